@@ -26,7 +26,10 @@ CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: scipy.stats.gamma.median("q"), r"scipy.stats.gamma.median\(str 'q'\)"),
     (lambda: scipy.stats.dirichlet.logpdf([0.5, 0.5], "abc"), r"scipy.stats.dirichlet.logpdf\(x: .*'abc'"),
     (lambda: scipy.stats.gaussian_kde("abc"), r"scipy.stats.gaussian_kde\(dataset: str 'abc'\)"),
-    (lambda: scipy.stats.sem(1.5), r"scipy.stats.sem\(a: float 1.5\): axis 0 is out of bounds"),
+    (
+        lambda: scipy.stats.sem([1.5], axis=1),
+        r"scipy.stats.sem\(a: list \[1.5\], axis: int 1\): axis 1 is out of bounds",
+    ),
     (lambda: scipy.signal.savgol_filter(np.ones(9), "abc", 1), r"scipy.signal.savgol_filter\(.*window_length: str"),
     (lambda: scipy.interpolate.CubicSpline("abc", np.ones(3)), r"scipy.interpolate.CubicSpline\(x: str 'abc'"),
 ]

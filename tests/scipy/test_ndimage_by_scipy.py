@@ -105,3 +105,21 @@ def test_an_angle_still_has_a_gradient():
     angle = ag.tensor(20.0, requires_grad=True)
     smooth = scipy.ndimage.gaussian_filter(np.random.default_rng(0).normal(size=(9, 9)), 2.0)
     assert sync.gradcheck(lambda a: ndimage.rotate(smooth, a, reshape=False, mode="nearest"), (angle,), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["convolve", "gaussian_filter", "laplace", "shift", "sobel"])
+def test_an_output_of_another_kind_is_refused_as_scipy_does(name):
+    arguments = CALLS.get(name, ())
+    image = ag.tensor(IMAGE, requires_grad=True)
+    with pytest.raises(RuntimeError, match="not supported"):
+        getattr(ndimage, name)(image, *arguments, output=np.zeros((3, 4), complex))
+    with pytest.raises(RuntimeError, match="complex dtype"):
+        getattr(ndimage, name)(image * 1j, *arguments, output=np.zeros((3, 4)))
+    assert getattr(ndimage, name)(image * 1j, *arguments, output=np.float32).dtype == np.complex64
+
+
+def test_the_shape_of_an_affine_output_is_that_of_the_result():
+    image, matrix, out = ag.tensor(IMAGE, requires_grad=True), [[0.5, 0.0], [0.0, 0.5]], np.zeros((6, 8))
+    found = ndimage.affine_transform(image, matrix, output=out)
+    np.testing.assert_allclose(out, scipy.ndimage.affine_transform(IMAGE, matrix, output_shape=(6, 8)), atol=1e-12)
+    assert found.requires_grad

@@ -452,7 +452,8 @@ def test_derivatives_far_below_0_take_no_longer_than_elsewhere(ufunc: Any) -> No
 
 @pytest.mark.parametrize("n", [1, 2, 3, 6])
 def test_polygamma_of_negative_numbers_is_one_function_on_both_sides_of_the_reflection(n: int) -> None:
-    x = np.array([-20.25, -20.75, -21.25, -33.5])
+    # Beside half a number, where the cotangent's even derivatives vanish, SciPy loses digits.
+    x = np.array([-20.25, -20.75, -21.25, -33.25])
 
     found, expected = special.polygamma(n, x).numpy(), scipy.special.polygamma(n, x)
 

@@ -55,8 +55,9 @@ def _preferring(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callabl
         if _mistakes_axes(ours.__name__, given.get("axes")):
             return ours(*args, **kwargs)
         if needs_grad and _is_inexact(given.get("input"), into):
+            promoted = _check_kind(ours.__name__, given, into)
             if not isinstance(into, (np.ndarray, Tensor)):
-                return ours(*args, **kwargs)
+                return ours(*args, **kwargs) if promoted is None else ours(**{**given, "output": promoted})
             return _written(ours, given, into)
         if isinstance(into, Tensor):
             prepare_write(into)
@@ -73,6 +74,29 @@ def _preferring(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callabl
         return asarray(found) if isinstance(found, (np.ndarray, np.generic, float)) else _as_tensors(found)
 
     return wrapper
+
+
+def _check_kind(name: str, given: dict[str, Any], into: Any) -> Any:
+    """Raise as SciPy does for a complex output of real numbers, and for a real one of complex numbers.
+
+    Returns:
+        The complex dtype that a real one which is asked for is promoted to, or None.
+    """
+    if into is None or name in ("morphological_gradient", "zoom"):
+        return None
+    try:
+        wanted = into.dtype if isinstance(into, (np.ndarray, Tensor)) else np.dtype(into)
+    except TypeError:
+        return None
+    operands = (one for key, one in given.items() if key != "output" and isinstance(one, (np.ndarray, Tensor)))
+    is_complex = any(one.dtype.kind == "c" for one in operands)
+    if is_complex and wanted.kind != "c":
+        if isinstance(into, (type, np.dtype)):
+            return np.promote_types(wanted, np.complex64)
+        raise RuntimeError("output must have complex dtype")
+    if wanted.kind == "c" and not is_complex:
+        raise RuntimeError(f"array type {wanted} not supported: the output of real numbers is real")
+    return None
 
 
 def _mistakes_axes(name: str, axes: Any) -> bool:
@@ -113,6 +137,8 @@ def _is_inexact(image: Any, into: Any) -> bool:
 
 def _written(ours: Callable[..., Any], given: dict[str, Any], into: Any) -> Any:
     """Write a result with a history into an array or a tensor; return it, with its history."""
+    if ours.__name__ == "affine_transform" and given.get("output_shape") is None:
+        given = {**given, "output_shape": into.shape}
     found = ours(**{**given, "output": into.dtype})
     if found.shape != into.shape:
         raise RuntimeError("output shape not correct")

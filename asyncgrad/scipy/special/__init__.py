@@ -51,6 +51,14 @@ from .log_sums import log_softmax as log_softmax
 from .log_sums import logsumexp as logsumexp
 from .log_sums import softmax as softmax
 from .orthogonal_polynomials import diric as diric
+from .quadrature_points import cg_roots as cg_roots
+from .quadrature_points import j_roots as j_roots
+from .quadrature_points import js_roots as js_roots
+from .quadrature_points import la_roots as la_roots
+from .quadrature_points import roots_gegenbauer as roots_gegenbauer
+from .quadrature_points import roots_genlaguerre as roots_genlaguerre
+from .quadrature_points import roots_jacobi as roots_jacobi
+from .quadrature_points import roots_sh_jacobi as roots_sh_jacobi
 from .sequences import lmbda as lmbda
 from .sequences import lqmn as lqmn
 from .sequences import lqn as lqn

@@ -58,7 +58,7 @@ btdtria: _Ternary
 btdtrib: _Ternary
 c_roots: Any
 cbrt: _Unary
-cg_roots: Any
+from .quadrature_points import cg_roots as cg_roots
 chdtr: _Binary
 chdtrc: _Binary
 chdtri: _Binary
@@ -185,14 +185,14 @@ ive: _Binary
 from .bessel import ivp as ivp
 j0: _Unary
 j1: _Unary
-j_roots: Any
+from .quadrature_points import j_roots as j_roots
 jacobi: Any
 jn: _Binary
 jn_zeros: Any
 jnjnp_zeros: Any
 jnp_zeros: Any
 jnyn_zeros: Any
-js_roots: Any
+from .quadrature_points import js_roots as js_roots
 jv: _Binary
 jve: _Binary
 from .bessel import jvp as jvp
@@ -218,7 +218,7 @@ kv: _Binary
 kve: _Binary
 from .bessel import kvp as kvp
 l_roots: Any
-la_roots: Any
+from .quadrature_points import la_roots as la_roots
 laguerre: Any
 from .zeta_functions import lambertw as lambertw
 legendre: Any
@@ -313,16 +313,16 @@ roots_chebyc: Any
 roots_chebys: Any
 roots_chebyt: Any
 roots_chebyu: Any
-roots_gegenbauer: Any
-roots_genlaguerre: Any
+from .quadrature_points import roots_gegenbauer as roots_gegenbauer
+from .quadrature_points import roots_genlaguerre as roots_genlaguerre
 roots_hermite: Any
 roots_hermitenorm: Any
-roots_jacobi: Any
+from .quadrature_points import roots_jacobi as roots_jacobi
 roots_laguerre: Any
 roots_legendre: Any
 roots_sh_chebyt: Any
 roots_sh_chebyu: Any
-roots_sh_jacobi: Any
+from .quadrature_points import roots_sh_jacobi as roots_sh_jacobi
 roots_sh_legendre: Any
 round: _Unary
 s_roots: Any

@@ -147,8 +147,12 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     factors = factors.astype(np.result_type(a.dtype, factors.dtype if b is not None else a.dtype), copy=False)
     if factors.dtype.kind == "c" and a.size:
         whole = complex_logsumexp_.call(a.astype(factors.dtype, copy=False), factors, axes)
-        is_zero = np.isneginf(raw(whole).real)
-        sign: Any = np.where(is_zero, 0.0, np.exp(1j * np.imag(whole).astype(factors.dtype))) if return_sign else None
+        size = raw(whole).real
+        sign: Any = None
+        if return_sign:
+            sign = np.where(np.isneginf(size), 0.0, np.exp(1j * np.imag(whole).astype(factors.dtype)))
+            # As SciPy has it: an infinite sum has no direction.
+            sign = np.where(np.isposinf(size), complex(np.nan, np.nan), sign) if np.isposinf(size).any() else sign
         result = np.real(whole) if return_sign else whole
     else:
         sign = as_array(_sign_of_sum(raw(a), raw(factors), axes))

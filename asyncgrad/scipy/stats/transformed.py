@@ -461,7 +461,7 @@ class LogGamma(_Transformed):
         return shapes
 
     def _logpdf(self, y: Any, c: Any) -> Any:
-        return c * y - np.exp(y) - special.gammaln(c)
+        return c * y - bounded_exp(y) - special.gammaln(c)
 
     def _to_base(self, y: Any, c: Any) -> Any:
         return bounded_exp(y)
@@ -699,7 +699,7 @@ class Moyal(_Transformed):
         return (np.asarray(0.5),)
 
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
-        return -0.5 * (y + np.exp(-y) + math.log(2 * math.pi))
+        return -0.5 * (y + bounded_exp(-y) + math.log(2 * math.pi))
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         return 0.5 * bounded_exp(-y)
@@ -732,7 +732,7 @@ class HyperbolicSecant(_Transformed):
         return math.log(2 / math.pi) - size - np.log1p(np.exp(-2 * size))
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
-        return np.exp(y)
+        return bounded_exp(y)
 
     def _from_base(self, z: Any, *shapes: Any) -> Any:
         return np.log(z)
@@ -741,10 +741,10 @@ class HyperbolicSecant(_Transformed):
         return y
 
     def _cdf(self, y: Any, *shapes: Any) -> Any:
-        return 2 / math.pi * np.arctan(np.exp(y))
+        return 2 / math.pi * np.arctan(bounded_exp(y))
 
     def _sf(self, y: Any, *shapes: Any) -> Any:
-        return 2 / math.pi * np.arctan(np.exp(-y))
+        return 2 / math.pi * np.arctan(bounded_exp(-y))
 
     def _logcdf(self, y: Any, *shapes: Any) -> Any:
         return ContinuousDistribution._logcdf(self, y, *shapes)

@@ -67,6 +67,7 @@ from .recording.primitive import RULES
 from .settings.arguments import describe, must_be, truth
 from .settings.awaiting import NEVER_AWAITED
 from .settings.context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
+from .settings.elsewhere import TENSOR_ATTRIBUTES, hint_at
 from .settings.lazy import import_deferred
 from .tensor_data import array_of_data, refuse_masked_data
 from .variable import Variable
@@ -1054,6 +1055,7 @@ class Tensor(Variable):
         return found
 
 
+hint_at(Tensor, TENSOR_ATTRIBUTES)
 register_tensor(Tensor, _CPU)
 
 

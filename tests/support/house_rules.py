@@ -43,6 +43,8 @@ LAYER_OF = {
     "asyncgrad.distributed": "distributed",
     "asyncgrad.learn": "learn",
     "asyncgrad.interop": "interop",
+    # It looks for a name in all facades.
+    "asyncgrad.interop.other_names": "facade",
     "asyncgrad.remote": "remote",
     "asyncgrad.testing": "testing",
     "asyncgrad.tracing": "tracing",

@@ -179,7 +179,7 @@ def describe(value: Any) -> str:
     """Return a description of a value for an error message."""
     shape = getattr(value, "shape", None)
     if shape is None and (advice := await_advice(value)):
-        return f"a {type(value).__name__} that nobody awaits ({advice})"
+        return f"{type(value).__name__} {reprlib.repr(value)}, which is not awaited ({advice})"
     if shape is None or isinstance(value, type) or not hasattr(value, "dtype"):
         return f"{type(value).__name__} {reprlib.repr(value)}"
     return f"{type(value).__name__} of shape {shape} and dtype {value.dtype}"

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 from .arrays.device_arrays import explain_refusal, name_shapes
 from .arrays.tensor_base import TensorBase
 from .arrays.values import is_device_array, is_labelled, raw, refuse_masked, refuse_sparse, zeros_like
 from .ops.linear_algebra import matmul
+from .settings.arguments import takes
 from .settings.lazy import import_deferred
 
 __all__ = [
@@ -50,6 +51,9 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: T, reflected
             return result
     refuse_sparse(name, (other,), error)
     explain_refusal(name, (tensor, other), error)
+    if isinstance(error, TypeError) and (other is None or isinstance(other, str)):
+        hint = "does the function that should return it end without return?" if other is None else ""
+        raise ArgumentTypeError(takes(name, "tensors, arrays and numbers", other, hint)) from error
     name_shapes(name, (tensor, other), error)
     try:
         raise error

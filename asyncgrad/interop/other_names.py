@@ -13,7 +13,7 @@ from ..nn import utils as utils
 from ..optim import schedule as schedule
 from ..sync import func as blocking
 
-__all__ = ["advice_on"]
+__all__ = ["ANYWHERE", "HERE", "advice_on"]
 
 _RNG = "rng = asyncgrad.numpy.random.default_rng(seed), and rng."
 _SPECIAL = "asyncgrad.scipy.special."
@@ -28,7 +28,7 @@ _THREADS = "threadpoolctl.threadpool_limits(n): NumPy's BLAS has the threads"
 _PROCESS = "for the current context: a switch for the whole process would affect other tasks"
 
 #: Names of torch, torch.autograd and jax that neither asyncgrad nor NumPy has.
-_ANYWHERE = {
+ANYWHERE = {
     # What makes tensors.
     **dict.fromkeys(("from_numpy", "as_tensor", "from_dlpack"), "ag.asarray"),
     **dict.fromkeys(("Variable", "FloatTensor", "DoubleTensor", "LongTensor"), "ag.tensor(data, requires_grad=True)"),
@@ -190,7 +190,7 @@ _ANYWHERE = {
     "Conv": "ag.nn.Conv2d",
 }
 #: By a module, what to write for a name that means something else elsewhere.
-_HERE = {
+HERE = {
     "asyncgrad": {
         "utils": "ag.data.batches for utils.data, and ag.checkpoint for utils.checkpoint",
         "linalg": "np.linalg",
@@ -236,8 +236,8 @@ def advice_on(module: str, name: str, names: list[str]) -> str:
         name: what was asked for.
         names: what the module has.
     """
-    known = _HERE.get(module, {}).get(name)
-    known = known or " or ".join((*_of_numpy(name), *_shown_elsewhere(module, name))) or _ANYWHERE.get(name)
+    known = HERE.get(module, {}).get(name) or ANYWHERE.get(name)
+    known = known or " or ".join((*_of_numpy(name), *_shown_elsewhere(module, name)))
     if known:
         return f": write {known}"
     near = _near(name, names)

@@ -14,6 +14,7 @@ from .arrays.tensor_base import TensorBase
 from .arrays.values import is_device_array, is_labelled, raw, refuse_masked, refuse_sparse, zeros_like
 from .ops.linear_algebra import matmul
 from .settings.arguments import takes
+from .settings.callers import shorten_traceback
 from .settings.lazy import import_deferred
 
 __all__ = [
@@ -45,6 +46,7 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: T, reflected
     if isinstance(error, TypeError) and getattr(type(other), "__array_ufunc__", error) is None:
         deferred: T = NotImplemented
         return deferred
+    shorten_traceback(error)
     if tensor is not None and type(other).__module__.startswith("scipy.sparse."):
         result = _apply_sparse(name, tensor, other, reflected)
         if result is not NotImplemented:

@@ -67,6 +67,7 @@ from .ops.windows import as_strided
 from .recording.primitive import RULES
 from .settings.arguments import describe, must_be, truth
 from .settings.awaiting import NEVER_AWAITED
+from .settings.callers import shorten_traceback
 from .settings.context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
 from .settings.elsewhere import TENSOR_ATTRIBUTES, hint_at
 from .settings.lazy import import_deferred
@@ -288,6 +289,7 @@ class Tensor(Variable):
         try:
             return call_ufunc(ufunc, method, inputs, kwargs)
         except Exception as error:
+            shorten_traceback(error)
             refuse_sparse(ufunc.__name__, inputs, error)
             raise
 
@@ -300,6 +302,7 @@ class Tensor(Variable):
         try:
             return call_function(function, args, kwargs)
         except Exception as error:
+            shorten_traceback(error)
             refuse_sparse(function.__name__, args, error)
             raise
 

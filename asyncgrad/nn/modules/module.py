@@ -14,6 +14,7 @@ from ...core.graph.html import panel, table
 from ...core.graph.saved_hooks import prepare_write
 from ...core.settings.arguments import describe, must_be, truth
 from ...core.settings.awaiting import run_steps
+from ...core.settings.callers import shorten_traceback
 from ...core.settings.elsewhere import MODULE_ATTRIBUTES, hint_at
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import container_type, register_model
@@ -232,7 +233,11 @@ class Module:
         """Return `forward(*args, **kwargs)`, with the forward hooks run; an awaitable if `forward` is async."""
         record: _Record = self._record
         if record.forward_pre_hooks is None and record.forward_hooks is None:
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except Exception as error:
+                shorten_traceback(error)
+                raise
         result: Any = run_steps(self._hooked_call(args, kwargs))
         return result
 

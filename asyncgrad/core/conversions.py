@@ -118,9 +118,6 @@ def _has_rule(function: Any, has_rule: Callable[[Any], bool]) -> bool:
         return False
 
 
-_DRAWING = (np.random.Generator, np.random.RandomState)
-
-
 def _is_random(call: Call | None) -> bool:
     if call is None:
         return False
@@ -129,7 +126,9 @@ def _is_random(call: Call | None) -> bool:
         return True
     # Of a generator that another call or a container has given, nothing is known but the name of the method.
     method = call.name.rpartition(".")[2]
-    return call.function is None and any(hasattr(kind, method) for kind in _DRAWING)
+    # Looked up only here: NumPy imports its random numbers when they are first asked for.
+    drawing = (np.random.Generator, np.random.RandomState)
+    return call.function is None and any(hasattr(kind, method) for kind in drawing)
 
 
 def _class_module(function: Any) -> str:

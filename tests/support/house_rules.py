@@ -660,5 +660,5 @@ def _bare_methods(cls: type) -> Iterable[str]:
     for name in sorted(names):
         member = inspect.getattr_static(cls, name)
         is_method = inspect.isroutine(member) or isinstance(member, (property, classmethod, staticmethod))
-        if is_method and not name.startswith("_") and not inspect.getdoc(getattr(cls, name)):
+        if is_method and not name.startswith("_") and hasattr(cls, name) and not inspect.getdoc(getattr(cls, name)):
             yield name

@@ -63,7 +63,9 @@ def shorten_traceback(error: BaseException) -> None:
     shortened: TracebackType | None = None
     for entry in reversed(entries):
         shortened = TracebackType(shortened, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    error.__traceback__ = shortened
+    # Not as an attribute, for a class of the user's may let none be set
+    # (test_any_error_of_a_body_comes_out_as_the_same_object_and_undoes_the_backward).
+    BaseException.with_traceback(error, shortened)
 
 
 def show_warnings_at_the_caller() -> None:

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 
 import numpy as np
 
-from .. import data, engine, extend, func, functional, graph, learn, nn, optim, random, sync, testing, tree, values
+from .. import (
+    data,
+    distributed,
+    engine,
+    extend,
+    func,
+    functional,
+    graph,
+    learn,
+    nn,
+    optim,
+    random,
+    sync,
+    testing,
+    tree,
+    values,
+)
 from ..core.graph.naming import close_names
 from ..nn import init as init
 from ..nn import utils as utils
@@ -53,7 +70,9 @@ ANYWHERE = {
     "polar": "r * np.exp(1j * angle)",
     # dtypes.
     **dict.fromkeys(("float", "FloatType"), "np.float32"),
-    **dict.fromkeys(("int", "bool"), "np.int32 or np.bool_"),
+    "int": "np.int32",
+    "bool": "np.bool_",
+    "Size": "x.shape, which is a tuple",
     "cfloat": "np.complex64",
     "cdouble": "np.complex128",
     "bfloat16": "np.float32 or np.float16: NumPy has no bfloat16",
@@ -208,6 +227,8 @@ HERE = {
 #: How users write the facades, those first whose names are to be found first.
 _FACADES: dict[str, ModuleType] = {
     "ag.func": func,
+    # The package itself, whose facade imports this module.
+    "ag": sys.modules[__name__.partition(".")[0]],
     "ag.nn": nn,
     "ag.optim": optim,
     "ag.optim.schedule": schedule,
@@ -221,6 +242,7 @@ _FACADES: dict[str, ModuleType] = {
     "ag.testing": testing,
     "ag.values": values,
     "ag.learn": learn,
+    "ag.distributed": distributed,
     "ag.nn.init": init,
     "ag.nn.utils": utils,
     "ag.sync.func": blocking,

@@ -14,7 +14,7 @@ import pytest
 import asyncgrad as ag
 import asyncgrad.numpy as anp
 from asyncgrad import nn, optim
-from asyncgrad.core.settings.elsewhere import MODULE_ATTRIBUTES, TENSOR_ATTRIBUTES
+from asyncgrad.core.settings.elsewhere import MODULE_ATTRIBUTES, OPTIMIZER_ATTRIBUTES, TENSOR_ATTRIBUTES
 from asyncgrad.interop import other_names
 
 
@@ -100,6 +100,9 @@ MISTAKES = {
     "x.data = 1": ("'data'", "x.detach()", "x[...] = values"),
     "x.at[0].set(1)": ("'at'", "write x[index] = values"),
     "model.cuda()": ("'cuda'", 'write model.to("cuda:0")'),
+    "optim.SGD([x]).minimize(y)": ("'minimize'", "await loss.backward()", "optimizer.step()"),
+    "ag.sync.run(value())": ("'run'", "write ag.run"),
+    "ag.func.checkpoint(print)": ("'checkpoint'", "write ag.checkpoint"),
     "model.half()": ("'half'", "write model.to(np.float16)"),
     # A coroutine in place of its result.
     "y + value()": ("add", "the coroutine value(...)", "write await value(...)"),
@@ -169,6 +172,7 @@ def test_the_error_of_a_newcomers_mistake_names_the_thing_and_the_line_to_write(
 ADVICE = [
     *TENSOR_ATTRIBUTES.values(),
     *MODULE_ATTRIBUTES.values(),
+    *OPTIMIZER_ATTRIBUTES.values(),
     *other_names.ANYWHERE.values(),
     *(advice for table in other_names.HERE.values() for advice in table.values()),
 ]
@@ -193,7 +197,10 @@ def is_there(path: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("cls", "names"), [(ag.Tensor, TENSOR_ATTRIBUTES), (nn.Module, MODULE_ATTRIBUTES)])
+@pytest.mark.parametrize(
+    ("cls", "names"),
+    [(ag.Tensor, TENSOR_ATTRIBUTES), (nn.Module, MODULE_ATTRIBUTES), (optim.Optimizer, OPTIMIZER_ATTRIBUTES)],
+)
 def test_attributes_that_exist_are_found_as_without_hints(cls: type, names: dict[str, str]):
     # With a __getattr__, Python looks for all others more slowly, too.
     assert not hasattr(cls, "__getattr__")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
-__all__ = ["MODULE_ATTRIBUTES", "TENSOR_ATTRIBUTES", "hint_at"]
+__all__ = ["MODULE_ATTRIBUTES", "OPTIMIZER_ATTRIBUTES", "TENSOR_ATTRIBUTES", "hint_at"]
 
 #: Methods of PyTorch that NumPy has as functions of the same name.
 _FUNCTIONS = (
@@ -51,7 +51,17 @@ TENSOR_ATTRIBUTES: dict[str, str] = {
     "neg": "-x",
     "negative": "-x",
     **dict.fromkeys(("matmul", "mm", "bmm", "mv"), "x @ y"),
-    "addmm": "x + y @ z",
+    **dict.fromkeys(("addmm", "baddbmm", "addbmm", "addmv"), "x + y @ z"),
+    "addcmul": "x + value * y * z",
+    "addcdiv": "x + value * y / z",
+    "lerp": "x + weight * (y - x)",
+    "float_power": "x.astype(np.float64) ** y",
+    "sgn": "np.sign(x)",
+    "ger": "np.outer(x, y)",
+    "histc": "np.histogram(x, bins)",
+    "logcumsumexp": "np.logaddexp.accumulate(x)",
+    "polygamma": f"{_SPECIAL}polygamma(n, x)",
+    "tensor_split": "np.array_split(x, n)",
     "eq": "x == y",
     "ne": "x != y",
     "lt": "x < y",
@@ -121,6 +131,10 @@ TENSOR_ATTRIBUTES: dict[str, str] = {
     "scatter_": "np.put_along_axis(x, indices, values, axis)",
     "scatter_add": "np.add.at(x, indices, values)",
     "scatter_add_": "np.add.at(x, indices, values)",
+    "index_fill_": "x[index] = value",
+    "index_copy_": "x[index] = values",
+    "index_put_": "x[index] = values",
+    "index_add": "np.add.at(x, indices, values)",
     "index_add_": "np.add.at(x, indices, values)",
     "topk": "np.sort(x)[..., -k:]",
     "kthvalue": "np.partition(x, k)",
@@ -189,6 +203,15 @@ MODULE_ATTRIBUTES: dict[str, str] = {
     "save": "nn.save_safetensors(model.state_dict(), path)",
     "load": "model.load_state_dict(nn.load_safetensors(path))",
     "init": "model.state_dict(): a module is made with its parameters",
+}
+
+#: By name, what to write instead of an attribute of an optimizer that is called `optimizer`.
+OPTIMIZER_ATTRIBUTES: dict[str, str] = {
+    "minimize": "await loss.backward(), and then optimizer.step()",
+    "apply_gradients": "optimizer.step(), after await loss.backward()",
+    "apply_updates": "optimizer.step(), after await loss.backward()",
+    "update": "optimizer.step(), after await loss.backward()",
+    "init": "optimizer.state_dict(): it is made with its parameters",
 }
 
 

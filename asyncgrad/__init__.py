@@ -194,8 +194,8 @@ if not TYPE_CHECKING:
             ".observing.visualize": ["visualize"],
         },
         first=".core.tensor",
-        advice=".core.settings.torch_names",
         deferred={
+            "names": ".interop.other_names",
             "numpy": ".numpy",
             "scipy": ".scipy",
             "scipy.sparse": ".scipy.sparse.constants",

@@ -6,6 +6,9 @@ converted to float64. No `.grad` changes. The functions here are coroutine funct
 which returns one where it is given one; `asyncgrad.sync.func` has the blocking forms.
 """
 
+from typing import TYPE_CHECKING
+
+from .core.settings.lazy import name_advisor
 from .transforms.fixed_points import fixed_point as fixed_point
 from .transforms.gradients import elementwise_grad as elementwise_grad
 from .transforms.gradients import grad as grad
@@ -37,3 +40,8 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

@@ -1,5 +1,8 @@
 """Transforms: functions that take a function and compute its derivatives, most together with its value."""
 
+from typing import TYPE_CHECKING
+
+from .core.settings.lazy import name_advisor
 from .transforms.jacobians import hessian as hessian
 from .transforms.jacobians import jacobian as jacobian
 from .transforms.products import hvp as hvp
@@ -13,3 +16,8 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vhp", "vjp"]
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

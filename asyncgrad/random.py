@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .core.settings.arguments import must_be
 from .core.settings.context import GENERATOR, SeededGenerator
+from .core.settings.lazy import name_advisor
 from .errors import ArgumentTypeError
 
 __all__ = ["generator", "get_state", "seed", "set_state"]
@@ -87,3 +89,8 @@ def set_state(state: Mapping[str, object]) -> None:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

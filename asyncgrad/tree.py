@@ -5,6 +5,9 @@ without children, as in JAX. Any other object is a leaf. The leaves of a dict co
 of several trees match the entries of dicts by key.
 """
 
+from typing import TYPE_CHECKING
+
+from .core.settings.lazy import name_advisor
 from .core.tree.registry import register as register
 from .core.tree.structure import flatten as flatten
 from .core.tree.structure import leaves as leaves
@@ -17,3 +20,8 @@ __all__ = ["flatten", "leaves", "map", "ravel", "register", "unflatten"]
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

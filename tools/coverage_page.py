@@ -150,8 +150,8 @@ def page() -> str:
         rows = [f"| `{name}` | {kind_of(function)} | {_note(name, function)} |" for name, function in functions.items()]
         head = [f"\n## {path}\n", "| function | kind | remark |", "|---|---|---|"]
         tables.append("\n".join([*head, *rows, ""]))
-    methods = sorted(name for name in set(dir(np.ndarray)) & set(dir(ag.Tensor)) if not name.startswith("_"))
-    lacking = sorted(name for name in set(dir(np.ndarray)) - set(dir(ag.Tensor)) if not name.startswith("_"))
+    methods = sorted(name for name in dir(np.ndarray) if hasattr(ag.Tensor, name) and not name.startswith("_"))
+    lacking = sorted(name for name in dir(np.ndarray) if not hasattr(ag.Tensor, name) and not name.startswith("_"))
     return (
         INTRODUCTION.format(version=VERSION)
         + "".join(counts)

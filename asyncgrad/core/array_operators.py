@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 from .arrays.device_arrays import explain_refusal, name_shapes
 from .arrays.tensor_base import TensorBase
 from .arrays.values import is_device_array, is_labelled, raw, refuse_masked, refuse_sparse, zeros_like
 from .ops.linear_algebra import matmul
+from .settings.arguments import takes
+from .settings.callers import shorten_traceback
 from .settings.lazy import import_deferred
 
 __all__ = [
@@ -44,12 +46,16 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: T, reflected
     if isinstance(error, TypeError) and getattr(type(other), "__array_ufunc__", error) is None:
         deferred: T = NotImplemented
         return deferred
+    shorten_traceback(error)
     if tensor is not None and type(other).__module__.startswith("scipy.sparse."):
         result = _apply_sparse(name, tensor, other, reflected)
         if result is not NotImplemented:
             return result
     refuse_sparse(name, (other,), error)
     explain_refusal(name, (tensor, other), error)
+    if isinstance(error, TypeError) and (other is None or isinstance(other, str)):
+        hint = "does the function that should return it end without return?" if other is None else ""
+        raise ArgumentTypeError(takes(name, "tensors, arrays and numbers", other, hint)) from error
     name_shapes(name, (tensor, other), error)
     try:
         raise error

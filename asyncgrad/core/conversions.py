@@ -122,7 +122,13 @@ def _is_random(call: Call | None) -> bool:
     if call is None:
         return False
     origins = (type(call.owner).__module__, getattr(call.function, "__module__", None), _class_module(call.function))
-    return "default_rng()" in call.name or any(str(origin).startswith("numpy.random") for origin in origins)
+    if "default_rng()" in call.name or any(str(origin).startswith("numpy.random") for origin in origins):
+        return True
+    # Of a generator that another call or a container has given, nothing is known but the name of the method.
+    method = call.name.rpartition(".")[2]
+    # Looked up only here: NumPy imports its random numbers when they are first asked for.
+    drawing = (np.random.Generator, np.random.RandomState)
+    return call.function is None and any(hasattr(kind, method) for kind in drawing)
 
 
 def _class_module(function: Any) -> str:

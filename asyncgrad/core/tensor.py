@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, SupportsIndex, final
 
 import numpy as np
@@ -66,8 +67,11 @@ from .ops.windows import as_strided
 from .recording.primitive import RULES
 from .settings.arguments import describe, must_be, truth
 from .settings.awaiting import NEVER_AWAITED
+from .settings.callers import shorten_traceback
 from .settings.context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
+from .settings.elsewhere import TENSOR_ATTRIBUTES, hint_at
 from .settings.lazy import import_deferred
+from .settings.unawaited import refuse_unawaited
 from .tensor_data import array_of_data, refuse_masked_data
 from .variable import Variable
 from .views.history import regenerate
@@ -285,6 +289,7 @@ class Tensor(Variable):
         try:
             return call_ufunc(ufunc, method, inputs, kwargs)
         except Exception as error:
+            shorten_traceback(error)
             refuse_sparse(ufunc.__name__, inputs, error)
             raise
 
@@ -297,6 +302,7 @@ class Tensor(Variable):
         try:
             return call_function(function, args, kwargs)
         except Exception as error:
+            shorten_traceback(error)
             refuse_sparse(function.__name__, args, error)
             raise
 
@@ -832,6 +838,9 @@ class Tensor(Variable):
     __ge__: ClassVar[Operator] = make_operator(RULES[np.greater_equal])
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        if other.__class__ is CoroutineType:
+            # NumPy would answer that no element is equal to it.
+            refuse_unawaited("==", (other,))
         try:
             return _equal(self, other)
         except ValueError as error:
@@ -840,6 +849,8 @@ class Tensor(Variable):
             return compare_unlike(self, other, True, error)
 
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        if other.__class__ is CoroutineType:
+            refuse_unawaited("!=", (other,))
         try:
             return _not_equal(self, other)
         except ValueError as error:
@@ -1058,6 +1069,7 @@ class Tensor(Variable):
         return found
 
 
+hint_at(Tensor, TENSOR_ATTRIBUTES)
 register_tensor(Tensor, _CPU)
 
 
@@ -1130,6 +1142,7 @@ def _moved_async(array: Any, home: Device, place: Device) -> Any:
 def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: bool, copy: bool = False) -> Tensor:
     """Return a leaf on `array`, which was made of what the user gave as `data`; with `copy` not on that itself."""
     if not is_number_dtype(array.dtype):
+        refuse_unawaited("a tensor", (array,))
         raise ArgumentTypeError(
             f"a tensor holds numbers, and {describe(data)} gives an array of dtype {array.dtype}: "
             "pass numbers, arrays of numbers, or nested sequences of them of equal lengths"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ..errors import AsyncgradError, HookError, RequiresGradError
+from ..errors import HookError, RequiresGradError
 from .arrays.hooks import HookList, RemovableHandle
 from .arrays.tensor_base import TensorBase
 from .backward import backward
@@ -142,7 +142,7 @@ class Variable(TensorBase):
         """
         try:
             await backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
-        except AsyncgradError as error:
+        except Exception as error:
             shorten_traceback(error)
             raise
 

@@ -4,6 +4,9 @@ PyTorch's `dim` is called `axis` in functions, as in NumPy. Random numbers come 
 (`ag.random.seed`) unless another one is given. Called with NumPy arrays only, a function returns a NumPy array.
 """
 
+from typing import TYPE_CHECKING
+
+from ..core.settings.lazy import name_advisor
 from . import init as init
 from . import utils as utils
 from .functional.activations import celu as celu
@@ -513,3 +516,8 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

@@ -7,7 +7,7 @@ the generator of the context (`ag.random.seed`), on the host.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..core.arrays.interception import on_device_of_arguments
 from ..core.arrays.values import as_like
 from ..core.graph.saved_hooks import prepare_write
 from ..core.settings.arguments import describe, number
+from ..core.settings.lazy import name_advisor
 from ..core.tensor import Tensor
 from ..errors import ArgumentError, ArgumentTypeError
 from ..random import generator
@@ -270,3 +271,8 @@ def _write(tensor: Tensor, values: Any) -> Tensor:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

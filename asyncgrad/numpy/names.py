@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.settings.lazy import import_deferred
+from ..core.settings.lazy import import_deferred, missing_name
 from .array_type import ndarray
 from .creation import CREATION
 from .inspection import ArrayNamespaceInfo
@@ -90,9 +90,8 @@ def _made(
     try:
         found = getattr(source, name)
     except AttributeError:
-        raise AttributeError(
-            f"module {module!r} has no attribute {name!r}, for NumPy {np.__version__} has none"
-        ) from None
+        # The frame that asks `__getattr__`, which has called this.
+        raise missing_name(module, name, sys._getframe(2), f", for NumPy {np.__version__} has none") from None
     # SciPy wraps its ufuncs with SCIPY_ARRAY_API=1.
     ufunc = getattr(found, "__wrapped__", found)
     if isinstance(ufunc, np.ufunc):

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.ops.dispatch import call_function, call_ufunc
 from ..core.recording.primitive import RULES
+from ..core.settings.unawaited import refuse_unawaited
 from ..core.tensor import Tensor, asarray
 from ..errors import RequiresGradError
 
@@ -43,7 +44,10 @@ def as_tensors(result: Any) -> Any:
     if kind is Tensor:
         return result
     if isinstance(result, np.ndarray):
-        return asarray(result) if result.dtype.kind in "biufc" else result
+        if result.dtype.kind in "biufc":
+            return asarray(result)
+        refuse_unawaited("asyncgrad.numpy", (result,))
+        return result
     if kind is list or kind is tuple:
         return kind([as_tensors(part) for part in result])
     if isinstance(result, tuple) and hasattr(kind, "_make"):
@@ -116,6 +120,7 @@ def wrap_ufunc(ufunc: np.ufunc, name: str, explain: Explain | None = None) -> Ca
                     return call_ufunc(ufunc, "__call__", (x1, x2), kwargs)
                 return as_tensors(ufunc(x1, x2, *out, **kwargs))
             except Exception as error:
+                refuse_unawaited(name, (x1, x2), error)
                 other = None if explain is None else explain(error, (x1, x2, *out), kwargs)
                 if other is None:
                     raise
@@ -129,6 +134,7 @@ def wrap_ufunc(ufunc: np.ufunc, name: str, explain: Explain | None = None) -> Ca
                     return call_ufunc(ufunc, "__call__", (x,), kwargs)
                 return as_tensors(ufunc(x, *more, **kwargs))
             except Exception as error:
+                refuse_unawaited(name, (x, *more), error)
                 other = None if explain is None else explain(error, (x, *more), kwargs)
                 if other is None:
                     raise

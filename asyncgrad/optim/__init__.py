@@ -1,5 +1,8 @@
 """Optimizers, with the names, arguments and arithmetic of torch.optim. A step is plain, synchronous NumPy."""
 
+from typing import TYPE_CHECKING
+
+from ..core.settings.lazy import name_advisor
 from . import schedule as schedule
 from .adadelta import Adadelta as Adadelta
 from .adafactor import Adafactor as Adafactor
@@ -51,3 +54,8 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

@@ -20,6 +20,7 @@ from ..core.engine.offloading import call_on_worker
 from ..core.settings.arguments import describe, must_be, number, truth
 from ..core.settings.awaiting import call
 from ..core.settings.context import enable_grad
+from ..core.settings.elsewhere import OPTIMIZER_ATTRIBUTES, hint_at
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.scheduling import WORKERS
 from ..core.tensor import Tensor
@@ -533,6 +534,9 @@ class Optimizer(ABC):
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.defaults.items())
         return f"{type(self).__name__}({len(self._params())} parameters, {options})"
+
+
+hint_at(Optimizer, OPTIMIZER_ATTRIBUTES)
 
 
 def _changed_call(given: StepCall, changed: Any) -> StepCall:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from ..core.settings.arguments import describe, must_be, number, takes, truth, whole_number
+from ..core.settings.lazy import name_advisor
 from ..core.tensor import Tensor
 from ..errors import ArgumentError, ArgumentTypeError
 from .optimizer import Group, Optimizer
@@ -1025,3 +1026,8 @@ def _entry(state_dict: Any, name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

@@ -6,6 +6,9 @@ would have to suspend raises `BlockingError`, whose message shows what to await 
 blocking forms of `asyncgrad.func`.
 """
 
+from typing import TYPE_CHECKING
+
+from ..core.settings.lazy import name_advisor
 from . import func as func
 from .blocking import backward as backward
 from .blocking import grad as grad
@@ -37,3 +40,8 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

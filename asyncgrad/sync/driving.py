@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ..core.engine.loops import loop_is_running, run
 from ..core.settings.awaiting import finish
+from ..core.settings.callers import shorten_traceback
 from ..core.settings.context import BLOCKING, is_kind, switch_back
 from ..core.settings.without_suspending import run_without_suspending
 from ..errors import BlockingError
@@ -35,9 +36,10 @@ def run_blocking(coroutine: Coroutine[object, None, T], name: str) -> T:
     """
     try:
         return run_without_suspending(coroutine, suspension_error, name)
-    except BlockingError as error:
+    except Exception as error:
+        shorten_traceback(error)
         # The engine's message names the node, but can only advise to await ag.backward or ag.grad.
-        if f"ag.{name}(" not in str(error):
+        if isinstance(error, BlockingError) and f"ag.{name}(" not in str(error):
             error.add_note(f"in asyncgrad.sync.{name}(...): await ag.{name}(...) instead")
         raise
 

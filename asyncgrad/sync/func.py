@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from .. import func as _func
+from ..core.settings.lazy import name_advisor
 from ..transforms.recipes import remember
 from .driving import bind, choose_driver, make_blocking, run_blocking
 
@@ -347,3 +348,8 @@ def vmap(fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0) -> 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

@@ -1,5 +1,8 @@
 """Tools for users' tests: gradcheck, the exploration of schedules, checks of stores and devices, simulated devices."""
 
+from typing import TYPE_CHECKING
+
+from ..core.settings.lazy import name_advisor
 from ..transforms.gradient_check import gradcheck as gradcheck
 from ..transforms.gradient_check import gradgradcheck as gradgradcheck
 from .device_contract import DEVICE_CHECKS as DEVICE_CHECKS
@@ -37,3 +40,8 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

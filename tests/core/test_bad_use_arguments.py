@@ -276,7 +276,7 @@ def test_true_and_false_are_taken_from_numpy_and_as_1_and_0_too(name, call, flag
 def public_flags() -> set[str]:
     """The names of all parameters of public functions that are annotated as truth values."""
     facades = (ag, ag.graph, ag.engine, ag.testing, nn, optim, ag.Tensor)
-    spaces = [{name: getattr(space, name) for name in dir(space)} for space in facades]
+    spaces = [{name: getattr(space, name) for name in dir(space) if hasattr(space, name)} for space in facades]
     functions = {
         id(value): value
         for space in spaces

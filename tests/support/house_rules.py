@@ -43,6 +43,8 @@ LAYER_OF = {
     "asyncgrad.distributed": "distributed",
     "asyncgrad.learn": "learn",
     "asyncgrad.interop": "interop",
+    # It looks for a name in all facades.
+    "asyncgrad.interop.other_names": "facade",
     "asyncgrad.hips": "hips",
     "asyncgrad.remote": "remote",
     "asyncgrad.testing": "testing",
@@ -659,5 +661,5 @@ def _bare_methods(cls: type) -> Iterable[str]:
     for name in sorted(names):
         member = inspect.getattr_static(cls, name)
         is_method = inspect.isroutine(member) or isinstance(member, (property, classmethod, staticmethod))
-        if is_method and not name.startswith("_") and not inspect.getdoc(getattr(cls, name)):
+        if is_method and not name.startswith("_") and hasattr(cls, name) and not inspect.getdoc(getattr(cls, name)):
             yield name

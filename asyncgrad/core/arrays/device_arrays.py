@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import ArgumentTypeError, DeviceError, IndexRangeError
 from ..settings.arguments import describe, takes
+from ..settings.unawaited import refuse_unawaited
 from .axes import array_like, tensor_like
 from .device_functions import own_function
 from .tensor_base import TensorBase
@@ -91,9 +92,11 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
 
     Raises:
         ArgumentTypeError: the library of a tensor's array lacks the function, or an operand is no number.
+        ArgumentTypeError: an operand is a coroutine, or holds one, in place of its result.
         ArgumentTypeError: an operand is no array at all, and the function has asked it for what arrays have.
         DeviceError: an operand is an array of NumPy's, or a list, and another one's is another library's.
     """
+    refuse_unawaited(name, operands, error)
     if isinstance(error, AttributeError):
         if any(error.obj is operand for operand in operands if not isinstance(operand, (TensorBase, np.ndarray))):
             hint = ": does the function that should return it end without return?" if error.obj is None else ""

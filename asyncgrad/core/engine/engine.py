@@ -8,7 +8,6 @@ import itertools
 from logging import DEBUG
 from typing import TYPE_CHECKING, Any, final
 
-from ...errors import AsyncgradError
 from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge
@@ -148,7 +147,7 @@ def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
     remember_release(graph_task, error, graph_task.failed_node)
     if graph_task.observation is not None:
         graph_task.observation.fail(error)
-    if isinstance(error, AsyncgradError):
+    if isinstance(error, Exception):
         shorten_traceback(error)
 
 

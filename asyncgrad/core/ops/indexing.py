@@ -19,6 +19,7 @@ from ..arrays.typed import like_first
 from ..arrays.values import add_into, arange_like, as_array, is_device_array, on_host, raw, refuse_masked, zeros_like
 from ..recording.kernels import kernel
 from ..recording.primitive import RULES, derivative, primitive
+from ..settings.unawaited import refuse_unawaited
 from .dispatch import write_result
 from .shaping import copy, line, ravel, reshape
 
@@ -194,7 +195,11 @@ def getitem(a: Any, index: Any) -> Any:
     check_one_device("t[index]", a, index)
     bare = raw_index(index)
     if not is_basic(bare):
-        return pick(a, bare)
+        try:
+            return pick(a, bare)
+        except IndexError as error:
+            refuse_unawaited("t[index]", index if kind is tuple else (index,), error)
+            raise
     found = part(a, bare)
     # An array without axes picks what a number does, and makes a copy, as other arrays do. A tensor without axes is a
     # number: where NumPy returns a number, as np.argmax does, asyncgrad returns such a tensor.

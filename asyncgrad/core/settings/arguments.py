@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, ArgumentTypeError, HookTypeError
+from .unawaited import await_advice
 
 __all__ = [
     "PLAIN_TYPES",
@@ -177,6 +178,8 @@ def takes(function: str, expected: str, value: Any, instead: str = "") -> str:
 def describe(value: Any) -> str:
     """Return a description of a value for an error message."""
     shape = getattr(value, "shape", None)
+    if shape is None and (advice := await_advice(value)):
+        return f"{type(value).__name__} {reprlib.repr(value)}, which is not awaited ({advice})"
     if shape is None or isinstance(value, type) or not hasattr(value, "dtype"):
         return f"{type(value).__name__} {reprlib.repr(value)}"
     return f"{type(value).__name__} of shape {shape} and dtype {value.dtype}"

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from ...errors import AsyncgradError
 from .process import replace_display_of_warnings
 from .source import GENERATED
 
@@ -45,8 +46,9 @@ def _is_ours(code: CodeType) -> bool:
 
 
 def shorten_traceback(error: BaseException) -> None:
-    """Remove asyncgrad's own frames from the traceback of one of its errors: they are not where the mistake is.
+    """Remove asyncgrad's own frames from the traceback of an error: they are not where the mistake is.
 
+    The innermost one stays where it has raised an error that is not asyncgrad's: it may be asyncgrad's mistake.
     With ASYNCGRAD_TRACEBACKS=full in the environment all frames stay.
     """
     if os.environ.get("ASYNCGRAD_TRACEBACKS") == "full":
@@ -54,13 +56,16 @@ def shorten_traceback(error: BaseException) -> None:
     entries = []
     entry = error.__traceback__
     while entry is not None:
-        if not _is_ours(entry.tb_frame.f_code):
+        is_suspect = entry.tb_next is None and not isinstance(error, AsyncgradError)
+        if is_suspect or not _is_ours(entry.tb_frame.f_code):
             entries.append(entry)
         entry = entry.tb_next
     shortened: TracebackType | None = None
     for entry in reversed(entries):
         shortened = TracebackType(shortened, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    error.__traceback__ = shortened
+    # Not as an attribute, for a class of the user's may let none be set
+    # (test_any_error_of_a_body_comes_out_as_the_same_object_and_undoes_the_backward).
+    BaseException.with_traceback(error, shortened)
 
 
 def show_warnings_at_the_caller() -> None:

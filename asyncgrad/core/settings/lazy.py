@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
 
-__all__ = ["attach", "import_deferred"]
+__all__ = ["attach", "import_deferred", "missing_name", "name_advisor"]
 
 #: By a word, the module of the package that lower modules have imported only when it is needed. The package's facade,
 #: which stands above all, puts them here before any other module runs.
@@ -40,11 +41,45 @@ def import_deferred(word: str) -> Any:
     return import_module(_DEFERRED[word])
 
 
+def missing_name(module: str, name: str, asking: FrameType, why: str = "") -> AttributeError | ImportError:
+    """Return the error for a name that a module does not have, which says what to write instead.
+
+    Args:
+        module: as `asyncgrad.nn`.
+        name: what was asked for.
+        asking: the frame that asks. For `from module import name` it is an ImportError, since Python would replace an
+            AttributeError by one of its own, without the advice.
+        why: what explains that there is none, where nobody knows what to write.
+    """
+    # Python itself asks for names that begin so, and shows no message.
+    private = name.startswith("_")
+    advice = "" if private else import_deferred("names").advice_on(module, name, dir(sys.modules[module]))
+    # In a circle of imports Python goes on to look among the modules.
+    if advice and f"{module}.{name}" not in sys.modules and _imports_from(asking):
+        return ImportError(f"cannot import name {name!r} from {module!r}{advice}", name=module)
+    # With a name and no object, Python adds no guess of its own.
+    return AttributeError(f"module {module!r} has no attribute {name!r}{advice or why}", name=name)
+
+
+def _imports_from(frame: FrameType) -> bool:
+    """Whether what a frame does is `from module import name`."""
+    done: bool = frame.f_code.co_code[frame.f_lasti] == import_module("opcode").opmap["IMPORT_FROM"]
+    return done
+
+
+def name_advisor(module: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module that imports all its names at once; its errors say what to write."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        raise missing_name(module, name, sys._getframe(1))
+
+    return __getattr__
+
+
 def attach(
     package: str,
     homes: Mapping[str, Sequence[str]],
     first: str = "",
-    advice: str = "",
     deferred: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a facade.
@@ -56,7 +91,6 @@ def attach(
         first: a module to import before any other. What users begin with is then loaded as a whole by the first name
             that they use, and not piece by piece in a running event loop.
         deferred: by a word, modules that `import_deferred` imports for those that stand below them.
-        advice: a module whose `instead_of(name)` says what to write for a name that the facade does not have.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
     facade = sys.modules[package]
@@ -69,10 +103,7 @@ def attach(
     def __getattr__(name: str) -> Any:  # noqa: N807
         home = home_of.get(name)
         if home is None:
-            # Python itself asks for names that begin so, and shows no message.
-            instead = import_module(advice, anchor).instead_of(name) if advice and not name.startswith("_") else None
-            hint = "" if instead is None else f": write {instead}"
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+            raise missing_name(package, name, sys._getframe(1))
         if first:
             import_module(first, anchor)
         value = getattr(import_module(home, anchor), name) if home else import_module(f".{name}", anchor)

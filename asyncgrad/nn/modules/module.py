@@ -14,6 +14,8 @@ from ...core.graph.html import panel, table
 from ...core.graph.saved_hooks import prepare_write
 from ...core.settings.arguments import describe, must_be, truth
 from ...core.settings.awaiting import run_steps
+from ...core.settings.callers import shorten_traceback
+from ...core.settings.elsewhere import MODULE_ATTRIBUTES, hint_at
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import container_type, register_model
 from ...core.tree.structure import TreeStructure, are_equal, flatten
@@ -255,7 +257,11 @@ class Module:
             and record.backward_hooks is None
             and record.backward_pre_hooks is None
         ):
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except Exception as error:
+                shorten_traceback(error)
+                raise
         result: Any = run_steps(self._hooked_call(args, kwargs))
         return result
 
@@ -943,6 +949,9 @@ class Module:
             f"{count:,}" if count else "",
             "" if not count else "yes" if trained == count else "frozen" if not trained else f"{trained:,} of them",
         )
+
+
+hint_at(Module, MODULE_ATTRIBUTES)
 
 
 def _flatten_module(module: Module) -> tuple[Sequence[Any], Any]:

@@ -12,6 +12,7 @@ from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_array, is_device_array
 from ...core.settings.arguments import must_be, truth, whole_number
 from ...core.settings.context import GRAD_MODE
+from ...core.settings.unawaited import refuse_unawaited
 from ...core.views.writing import write
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError, MissingDerivativeError
 
@@ -60,7 +61,10 @@ def array_of(value: Any) -> Any:
     if value is None:
         raise ArgumentTypeError(f"functions of nn take tensors or arrays, not None: {_FORGOTTEN}")
     follow_streams()
-    return as_array(value)
+    array = as_array(value)
+    if array.dtype.kind == "O":
+        refuse_unawaited("a function of nn", (array,))
+    return array
 
 
 #: Where a None most likely comes from.
@@ -93,6 +97,7 @@ def wrong_dtype(function: str, name: str, array: Array) -> ArgumentTypeError:
 
 
 def _no_numbers(function: str, name: str, array: Array) -> ArgumentTypeError:
+    refuse_unawaited(function, (array,))
     hint = f"; if it is None, {_FORGOTTEN}" if array.dtype.kind == "O" else ""
     return ArgumentTypeError(f"{function} takes numbers, and {name} is of dtype {array.dtype}{hint}")
 

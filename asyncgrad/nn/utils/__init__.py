@@ -3,6 +3,9 @@
 `rnn` has sequences of several lengths, `parametrize` parameters that are computed from others.
 """
 
+from typing import TYPE_CHECKING
+
+from ...core.settings.lazy import name_advisor
 from . import parametrizations as parametrizations
 from . import parametrize as parametrize
 from . import rnn as rnn
@@ -32,3 +35,8 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

@@ -177,7 +177,7 @@ OTHERS = {"flags", "device", "to_device"}
 
 
 def test_every_method_that_an_ndarray_has_too_is_called() -> None:
-    both = {name for name in set(dir(np.ndarray)) & set(dir(ag.Tensor)) if not name.startswith("_")}
+    both = {name for name in dir(np.ndarray) if hasattr(ag.Tensor, name) and not name.startswith("_")}
 
     assert both == {*METHODS, *ATTRIBUTES, *OTHERS}
 

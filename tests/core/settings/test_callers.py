@@ -14,6 +14,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.settings.callers import is_own_file
 from asyncgrad.errors import ReleasedGraphError
 from tests.support.loops import on_each_loop
 
@@ -176,6 +177,50 @@ def test_the_traceback_of_an_error_keeps_the_frames_of_the_user(monkeypatch: pyt
     assert "execute" not in frames[""]
     assert "hook" in frames["full"]
     assert "execute" in frames["full"]
+
+
+class Failing(ag.Function):
+    """A function whose rule suspends, and fails."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2.0
+
+    @staticmethod
+    async def backward(ctx: Any, grad: Any) -> Any:
+        await asyncio.sleep(0)
+        raise KeyError("rule")
+
+
+async def awaited_failure() -> None:
+    x = ag.tensor(1.0, requires_grad=True)
+    await Failing.apply(x).backward()
+
+
+def blocking_failure() -> None:
+    x = ag.tensor(1.0, requires_grad=True)
+    sync.backward(Failing.apply(x))
+
+
+def unfit_product() -> None:
+    X @ np.ones((X.shape[-1] + 1, 2))
+
+
+def unfit_module() -> None:
+    ag.nn.Linear(3, 4)(ag.tensor(np.ones((2, 2))))
+
+
+@pytest.mark.parametrize(
+    ("call", "most"),
+    [(lambda: asyncio.run(awaited_failure()), 0), (blocking_failure, 1), (unfit_product, 3), (unfit_module, 0)],
+    ids=["await", "sync", "matmul", "module"],
+)
+def test_the_traceback_of_a_users_error_has_few_frames_of_asyncgrad(call: Any, most: int) -> None:
+    with pytest.raises(Exception, match=r"rule|arrays of shapes|takes x of shape") as caught:
+        call()
+    own = [entry for entry in traceback.extract_tb(caught.tb) if is_own_file(entry.filename)]
+
+    assert len(own) <= most, own
 
 
 TWO, THREE = ag.tensor(np.ones(2), requires_grad=True), np.ones(3)

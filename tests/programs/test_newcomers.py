@@ -1,0 +1,230 @@
+"""Mistakes of those who know PyTorch, JAX, NumPy or HIPS autograd: each error names the thing and the line to write."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+import asyncgrad.numpy as anp
+from asyncgrad import nn, optim
+from asyncgrad.core.settings.elsewhere import MODULE_ATTRIBUTES, OPTIMIZER_ATTRIBUTES, TENSOR_ATTRIBUTES
+from asyncgrad.interop import other_names
+
+
+@pytest.fixture
+def names() -> Iterator[dict[str, Any]]:
+    """What a mistake is written with: `x` and `y` are leaves that require grad, `value` is an `async def`."""
+    coroutines: list[Coroutine[Any, Any, Any]] = []
+
+    async def value(number: Any = 1.0) -> Any:
+        return number
+
+    def called(*args: Any) -> Coroutine[Any, Any, Any]:
+        coroutines.append(value(*args))
+        return coroutines[-1]
+
+    x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    y = ag.tensor(2.0, requires_grad=True)
+    known = {"x": x, "y": y, "value": called, "model": nn.Linear(2, 2), "rng": np.random.default_rng(0)}
+    yield {"ag": ag, "anp": anp, "nn": nn, "optim": optim, "np": np, "math": math, **known}
+    for coroutine in coroutines:
+        coroutine.close()
+
+
+#: By the line, what its error names, and what it says to write.
+MISTAKES = {
+    # PyTorch's names of functions and modules.
+    "ag.zeros(3)": ("'zeros'", "write np.zeros"),
+    "ag.float32": ("'float32'", "write np.float32"),
+    "ag.cat([x, x])": ("'cat'", "write np.concatenate"),
+    "ag.randn(3)": ("'randn'", "default_rng(seed)", "rng.standard_normal(shape)"),
+    "ag.manual_seed(0)": ("'manual_seed'", "write ag.random.seed"),
+    "ag.inference_mode()": ("'inference_mode'", "with ag.no_grad():"),
+    "ag.autograd.grad": ("'autograd'", "ag.grad"),
+    "ag.cuda.is_available()": ("'cuda'", 'x.to("cuda:0")'),
+    "ag.compile(print)": ("'compile'", "write ag.jit"),
+    "ag.from_numpy(np.ones(2))": ("'from_numpy'", "write ag.asarray"),
+    "ag.erf(x)": ("'erf'", "write asyncgrad.scipy.special.erf"),
+    "ag.svd(x)": ("'svd'", "write np.linalg.svd"),
+    "ag.softmax(x)": ("'softmax'", "write ag.nn.softmax"),
+    "ag.save(model, 'model.pt')": ("'save'", "nn.save_safetensors(model.state_dict(), path)"),
+    "ag.utils.data": ("'utils'", "ag.data.batches", "ag.checkpoint"),
+    "ag.no_grads()": ("'no_grads'", "Did you mean ag.no_grad?"),
+    "nn.functional.relu(x)": ("'relu'", "write ag.nn.relu"),
+    "nn.ReLu()": ("'ReLu'", "Did you mean ag.nn.ReLU?"),
+    "nn.CrossEntropy()": ("'CrossEntropy'", "Did you mean ag.nn.CrossEntropyLoss?"),
+    "nn.SGD([x])": ("'SGD'", "write ag.optim.SGD"),
+    "nn.utils.clip_grad_norm_([x], 1.0)": ("'clip_grad_norm_'", "write ag.optim.clip_grad_norm"),
+    "nn.init.kaiming_normal(x)": ("'kaiming_normal'", "Did you mean ag.nn.init.kaiming_normal_?"),
+    "optim.lr_scheduler": ("'lr_scheduler'", "write ag.optim.schedule"),
+    "optim.RAdam([x])": ("'RAdam'", "ag.optim.Adam"),
+    "optim.schedule.LRScheduler": ("'LRScheduler'", "write ag.optim.schedule.Schedule"),
+    "ag.data.DataLoader": ("'DataLoader'", "write ag.data.batches(arrays, batch_size)"),
+    "from asyncgrad import zeros": ("'zeros'", "'asyncgrad'", "write np.zeros"),
+    "from asyncgrad.nn.functional import relu": ("'relu'", "'asyncgrad.nn.functional'", "write ag.nn.relu"),
+    "from asyncgrad.optim import lr_scheduler": ("'lr_scheduler'", "write ag.optim.schedule"),
+    # JAX's, NumPy's and those of HIPS autograd.
+    "ag.vmap(np.sin)": ("'vmap'", "write ag.func.vmap"),
+    "ag.jacrev(np.sin)": ("'jacrev'", "write ag.func.jacrev"),
+    "ag.sync.vmap(np.sin)": ("'vmap'", "write ag.sync.func.vmap"),
+    "ag.func.jacobian(np.sin)": ("'jacobian'", "write ag.func.jacrev"),
+    "ag.func.grad_and_value(np.sin)": ("'grad_and_value'", "write ag.func.value_and_grad"),
+    "ag.lax.scan": ("'lax'", "Python's own if, for and while"),
+    "ag.random.PRNGKey(0)": ("'PRNGKey'", "write ag.random.seed(seed)"),
+    "ag.random.normal(0, 1)": ("'normal'", "rng.normal(mean, std, shape)"),
+    "ag.tree.tree_map(print, x)": ("'tree_map'", "write ag.tree.map"),
+    "ag.stop_gradient(x)": ("'stop_gradient'", "write x.detach()"),
+    "ag.custom_vjp(print)": ("'custom_vjp'", "ag.Function"),
+    "ag.elementwise_grad(np.sin)": ("'elementwise_grad'", "write ag.func.elementwise_grad"),
+    "ag.extend.defvjp": ("'defvjp'", "write ag.extend.derivative"),
+    "anp.unsqueeze(x, 0)": ("'unsqueeze'", "write np.expand_dims"),
+    "anp.expand_dim(x, 0)": ("'expand_dim'", "Did you mean ag.numpy.expand_dims?"),
+    # Methods.
+    "x.unsqueeze(0)": ("'unsqueeze'", "write np.expand_dims(x, axis)"),
+    "x.view(-1)": ("'view'", "write x.reshape(shape)"),
+    "x.permute(1, 0)": ("'permute'", "write x.transpose(axes)"),
+    "x.cpu()": ("'cpu'", 'write x.to("cpu")'),
+    "x.numel()": ("'numel'", "write x.size"),
+    "x.exp()": ("'exp'", "write np.exp(x)"),
+    "x.norm()": ("'norm'", "write np.linalg.norm(x)"),
+    "x.zero_()": ("'zero_'", "write x[...] = 0"),
+    "x.float()": ("'float'", "write x.astype(np.float32)"),
+    "x.data -= 1": ("'data'", "x.detach()", "x[...] = values"),
+    "x.data = 1": ("'data'", "x.detach()", "x[...] = values"),
+    "x.at[0].set(1)": ("'at'", "write x[index] = values"),
+    "model.cuda()": ("'cuda'", 'write model.to("cuda:0")'),
+    "optim.SGD([x]).minimize(y)": ("'minimize'", "await loss.backward()", "optimizer.step()"),
+    "ag.sync.run(value())": ("'run'", "write ag.run"),
+    "ag.func.checkpoint(print)": ("'checkpoint'", "write ag.checkpoint"),
+    "model.half()": ("'half'", "write model.to(np.float16)"),
+    # A coroutine in place of its result.
+    "y + value()": ("add", "the coroutine value(...)", "write await value(...)"),
+    "value() * y": ("multiply", "the coroutine value(...)", "write await value(...)"),
+    "y == value()": ("==", "write await value(...)"),
+    "x @ value(x)": ("matmul", "write await value(...)"),
+    "x[value(0)]": ("t[index]", "write await value(...)"),
+    "x.copy().__setitem__(0, value())": ("t[index] = value", "write await value(...)"),
+    "np.stack([x, value(x)])": ("numpy.stack", "write await value(...)", "asyncio.gather"),
+    "np.where(x > 0, x, value())": ("numpy.where", "write await value(...)"),
+    "anp.stack([value(), value()])": ("asyncgrad.numpy", "write await value(...)"),
+    "anp.exp(value())": ("exp", "write await value(...)"),
+    "x * np.stack([value(), value()])": ("multiply", "write await value(...)"),
+    "ag.tensor([value()])": ("a tensor", "write await value(...)"),
+    "nn.relu(value(x))": ("nn.relu", "write await value(...)"),
+    "model(value(x))": ("linear", "write await value(...)"),
+    "nn.mse_loss(value(x), x)": ("nn", "write await value(...)"),
+    "ag.sync.backward(value(y))": ("root 0", "write await value(...)"),
+    "optim.SGD([value(x)])": ("parameter 0", "write await value(...)"),
+    "optim.SGD([x], lr=value())": ("lr", "write await value(...)"),
+    # Tensors.
+    "ag.Tensor([1.0])": ("Tensor(...)", "write ag.tensor(data)"),
+    "ag.tensor([1, 2], requires_grad=True)": ("int64", "t.astype(float)"),
+    "ag.tensor([[1.0], [1.0, 2.0]])": ("data[1]", "pad the shorter ones"),
+    "y + None": ("add", "None", "return"),
+    "y * '2'": ("multiply", "str '2'"),
+    "x.to(np.float32)": ("float32", "write t.astype(np.float32)"),
+    "x += 1": ("leaf", "no_grad"),
+    "np.array([y, y])": ("requires grad", "np.stack"),
+    "math.sin(y)": ("requires grad", "np.sin"),
+    "[1, 2, 3][y]": ("requires grad", "t.astype(int)"),
+    "rng.normal(y)": ("requires grad", "asyncgrad.numpy.random.default_rng(seed)"),
+    "np.random.RandomState(0).normal(y)": ("requires grad", "asyncgrad.numpy.random.default_rng(seed)"),
+    "ag.random.generator().normal(y)": ("requires grad", "asyncgrad.numpy.random.default_rng(seed)"),
+    # Gradients, models and optimizers.
+    "ag.sync.backward(x * 2)": ("root 0", "(2, 2)", ".sum()"),
+    "ag.sync.backward(ag.tensor(1.0))": ("root 0", "requires_grad=True"),
+    "ag.sync.grad(lambda t: t, y)": ("function", "write ag.func.grad(f)"),
+    "ag.sync.func.grad(y)": ("ag.func.grad", "write ag.func.grad(fn, ...)"),
+    "ag.sync.func.grad(lambda t: t)(np.ones(2))": ("(2,)", ".sum()"),
+    "ag.sync.func.grad(lambda t: t.item())(2.0)": ("float 2.0", "Return the tensor itself"),
+    "ag.run(value)": ("ag.run", "call it"),
+    "nn.Sequential([model])": ("Sequential", "write nn.Sequential(*modules)"),
+    "optim.SGD(model.parameters)": ("params", "call it"),
+    "optim.SGD(x)": ("params", "pass [t]"),
+    "optim.SGD([x * 2])": ("parameter 0", "leaves", ".requires_grad_()"),
+}
+
+
+def test_there_are_sixty_mistakes_and_more():
+    assert len(MISTAKES) >= 60
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_the_error_of_a_newcomers_mistake_names_the_thing_and_the_line_to_write(line: str, names: dict[str, Any]):
+    try:
+        exec(line, names)  # noqa: S102
+    except Exception as error:
+        message = str(error)
+    else:
+        message = "there is no error"
+
+    assert [part for part in MISTAKES[line] if part not in message] == [], message
+
+
+#: All that the tables of names say.
+ADVICE = [
+    *TENSOR_ATTRIBUTES.values(),
+    *MODULE_ATTRIBUTES.values(),
+    *OPTIMIZER_ATTRIBUTES.values(),
+    *other_names.ANYWHERE.values(),
+    *(advice for table in other_names.HERE.values() for advice in table.values()),
+]
+
+
+def test_what_is_to_be_written_exists():
+    path_of = re.compile(r"(?<![\w.])(?:ag|np|nn|asyncgrad)(?:\.\w+)+")
+    written = {path for advice in ADVICE for path in path_of.findall(advice)}
+
+    assert {path for path in written if not is_there(path)} == set()
+
+
+def is_there(path: str) -> bool:
+    if path.startswith("asyncgrad.scipy."):
+        # Modules of SciPy take seconds to import.
+        return importlib.util.find_spec(".".join(path.split(".")[:3])) is not None
+    found: Any = {"ag": ag, "np": np, "nn": nn, "asyncgrad": ag}[path.partition(".")[0]]
+    for name in path.split(".")[1:]:
+        if not hasattr(found, name):
+            return False
+        found = getattr(found, name)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("cls", "names"),
+    [(ag.Tensor, TENSOR_ATTRIBUTES), (nn.Module, MODULE_ATTRIBUTES), (optim.Optimizer, OPTIMIZER_ATTRIBUTES)],
+)
+def test_attributes_that_exist_are_found_as_without_hints(cls: type, names: dict[str, str]):
+    # With a __getattr__, Python looks for all others more slowly, too.
+    assert not hasattr(cls, "__getattr__")
+    assert [name for name in names if hasattr(cls, name)] == []
+
+
+@pytest.mark.parametrize(("thing", "names"), [(ag.tensor(1.0), TENSOR_ATTRIBUTES), (nn.ReLU(), MODULE_ATTRIBUTES)])
+def test_attributes_with_a_hint_are_not_there(thing: object, names: dict[str, str]):
+    assert [name for name in names if hasattr(thing, name) or name in dir(thing)] == []
+
+
+def test_a_module_may_have_an_attribute_for_whose_name_there_is_a_hint():
+    model = nn.Linear(2, 2)
+    model.half = 3
+
+    assert (model.half, "half" in dir(model)) == (3, True)
+
+
+def test_a_name_that_nobody_knows_is_missed_in_pythons_words():
+    with pytest.raises(AttributeError, match=r"module 'asyncgrad' has no attribute 'frobnicate'$"):
+        ag.frobnicate
+    with pytest.raises(ImportError, match=r"cannot import name 'frobnicate' from 'asyncgrad' \("):
+        from asyncgrad import frobnicate  # noqa: F401
+
+
+def test_a_module_is_asked_for_a_name_that_it_does_not_have_without_an_import_error():
+    assert [hasattr(module, "zeros") for module in (ag, nn, optim, ag.func, ag.data, ag.tree)] == [False] * 6

@@ -30,6 +30,7 @@ python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
+html_math_renderer = "mathml"  # tools/docs_extension.py
 html_theme = "furo"
 html_title = f"asyncgrad {version}"
 html_static_path = ["_static"]

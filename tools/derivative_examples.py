@@ -1,4 +1,4 @@
-"""Examples of derivatives for the functions of `asyncgrad.numpy`, whose results are those of a call when the site is made.
+"""Examples of derivatives for the functions of `asyncgrad.numpy`, with the results of a call when the site is made.
 
 NumPy's own page has examples of the function; what asyncgrad adds is its derivative.
 """
@@ -48,7 +48,8 @@ def _lines(function: Any, written: str, arguments: Sequence[str]) -> tuple[str, 
         return ()
     names = ["x", "y"][: len(arguments)]
     lines = [">>> import asyncgrad as ag, asyncgrad.numpy as np"]
-    lines += [f">>> {name} = ag.tensor({text}, requires_grad=True)" for name, text in zip(names, arguments, strict=True)]
+    for name, text in zip(names, arguments, strict=True):
+        lines.append(f">>> {name} = ag.tensor({text}, requires_grad=True)")
     lines.append(f">>> gradients = ag.sync.grad({written}({', '.join(names)}){total}, [{', '.join(names)}])")
     lines.append(">>> [g.numpy().round(4).tolist() for g in gradients]")
     return (*lines, repr([one.numpy().round(4).tolist() for one in grads]))

@@ -58,7 +58,7 @@ def _by_name(mathematics: dict[str, str]) -> dict[str, str]:
     return {name: formula for names, formula in mathematics.items() for name in names.split()}
 
 
-#: By the name within `nn` or `optim`. The loss of an element or a sample is ℓ; `reduction` makes one number of all.
+#: By the name within `nn` or `optim`. Of a loss, that of one element or sample: `reduction` makes one number of all.
 FORMULAS = _by_name(
     {
         # Activations.
@@ -230,8 +230,24 @@ FORMULAS = _by_name(
 
 #: Names of `nn` and `optim` that compute nothing by themselves, or what no short formula says.
 WITHOUT = frozenset(
-    "ElementwiseOptimizer Flatten GradientAccumulator Module ModuleDict ModuleList Optimizer Parameter ParameterDict "
-    "ParameterList Sequential Unflatten interpolate load_safetensors pad save_safetensors".split()
+    {
+        "ElementwiseOptimizer",
+        "Flatten",
+        "GradientAccumulator",
+        "Module",
+        "ModuleDict",
+        "ModuleList",
+        "Optimizer",
+        "Parameter",
+        "ParameterDict",
+        "ParameterList",
+        "Sequential",
+        "Unflatten",
+        "interpolate",
+        "load_safetensors",
+        "pad",
+        "save_safetensors",
+    }
 )
 
 
@@ -245,7 +261,7 @@ def as_mathml(formula: str, is_block: bool = True) -> str:
     """Return a formula as MathML, which a browser shows by itself.
 
     Raises:
-        SyntaxError: docutils does not know what stands in it.
+        ValueError: docutils does not know what stands in it.
     """
     text: str = tex2mathml(formula, as_block=is_block)
     return text

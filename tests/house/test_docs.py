@@ -204,9 +204,7 @@ def test_every_public_name_has_one_entry_in_the_reference() -> None:
         entry if entry.startswith("asyncgrad.") else f"{module}.{entry}"
         for text in reference.pages().values()
         for module in re.findall(r"^\.\. py:(?:current)?module:: (\S+)$", text, re.MULTILINE)
-        for entry in re.findall(
-            r"^\.\. (?:py:data|auto(?:class|data|exception|function)):: (\S+)$", text, re.MULTILINE
-        )
+        for entry in re.findall(r"^\.\. (?:py:data|auto(?:class|data|exception|function)):: (\S+)$", text, re.MULTILINE)
     ]
 
     assert sorted(entries) == sorted(reference.public_names())

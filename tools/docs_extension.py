@@ -5,6 +5,7 @@ Formulas are shown as MathML, which needs no script. Each page has a link to its
 
 from __future__ import annotations
 
+import html
 import inspect
 import re
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _tell_more, priority=100)  # ahead of napoleon
     app.connect("autodoc-skip-member", _is_told_above)
     app.connect("doctree-read", _link_code)
+    app.connect("html-page-context", _describe)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -150,6 +152,27 @@ def _link_code(app: Sphinx, doctree: nodes.document) -> None:
         )
         literal.replace_self(link)
         link += literal
+
+
+def _describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Add what a search engine and a card of a link show of a page: its title, and its first paragraph."""
+    title = html.escape(re.sub(r"<[^>]*>", "", html.unescape(context.get("title") or app.config.project)))
+    tags = {"og:type": "website", "og:site_name": app.config.project, "og:title": title}
+    words = first_paragraph(doctree) if doctree is not None else ""
+    if words:
+        tags["og:description"] = html.escape(words)
+    lines = [f'<meta property="{name}" content="{text}" />' for name, text in tags.items()]
+    lines.append('<meta name="twitter:card" content="summary" />')
+    if words:
+        lines.append(f'<meta name="description" content="{html.escape(words)}" />')
+    context["metatags"] = context.get("metatags", "") + "\n".join(lines)
+
+
+def first_paragraph(doctree: nodes.document) -> str:
+    """Return the text of the first paragraph of a page, at most 200 characters, up to the end of a word."""
+    found = next(iter(doctree.findall(nodes.paragraph)), None)
+    words = " ".join(found.astext().split()) if found is not None else ""
+    return words if len(words) <= 200 else words[:199].rsplit(" ", 1)[0] + "…"
 
 
 def _is_within_its_entry(node: nodes.Node, target: str) -> bool:

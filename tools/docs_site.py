@@ -119,8 +119,8 @@ def assemble(target: Path) -> None:
 def _with_index(page: str, text: str) -> str:
     """Return the text of a page with an entry of the index beneath each heading that newcomers look for."""
     for heading, phrases in SEARCHED.get(page, {}).items():
-        entries = "\n".join(f"single: {phrase}" for phrase in phrases)
-        text = text.replace(f"{heading}\n", f"{heading}\n\n```{{index}}\n{entries}\n```\n", 1)
+        entries = ", ".join(phrases)
+        text = text.replace(f"{heading}\n", f"{heading}\n\n```{{index}} {entries}\n```\n", 1)
     return text
 
 

@@ -57,7 +57,7 @@ PROJECT = {
     "LICENSE": "licence",
 }
 #: What newcomers type into the search, by the heading beneath which it is told: the search finds that first.
-SEARCHED = {
+SEARCHED: dict[str, dict[str, tuple[str, ...]]] = {
     "training": {
         "## Data": ("load data", "data loader", "batches", "dataset"),
         "## A training": ("train a model", "train model", "training loop", "fit a model"),

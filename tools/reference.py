@@ -182,9 +182,9 @@ def pages() -> dict[str, str]:
     space = namespaces()["asyncgrad.nn"]
     for kind, names in kinds().items():
         entries = "".join(_entry(space, name) for name in names)
-        module = ".. py:currentmodule:: asyncgrad.nn\n\n"
+        head = ".. py:currentmodule:: asyncgrad.nn\n\n"
         title = _title(f"ag.nn: {KINDS[kind].lower()}")
-        found[f"asyncgrad.nn-{kind}"] = title + module + _overview("asyncgrad.nn", space, names) + entries
+        found[f"asyncgrad.nn-{kind}"] = title + head + _overview("asyncgrad.nn", space, names) + entries
     for name in SEPARATE:
         space, _, short = name.rpartition(".")
         entry = _entry(importlib.import_module(space), short)

@@ -79,12 +79,13 @@ def _shorten(app: Sphinx, what: str, name: str, thing: Any, options: object, sig
     return signature, None if returns in ("Any", "~typing.Any") else returns
 
 
-def _constructor(cls: type) -> str:
+def _constructor(cls: Any) -> str:
     """Return the arguments of `__init__`, where Sphinx has taken those of a `__new__` that only passes them on."""
     if cls.__init__ is object.__init__:
         return "()"
     parameters = signature_of(cls.__init__, bound_method=True)
-    return stringify_signature(parameters, show_return_annotation=False, unqualified_typehints=True)
+    written: str = stringify_signature(parameters, show_return_annotation=False, unqualified_typehints=True)
+    return written
 
 
 def as_written(signature: str) -> str:

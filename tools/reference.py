@@ -179,12 +179,12 @@ def summary(thing: object) -> str:
 def pages() -> dict[str, str]:
     """Return the text of each page by its name, in reStructuredText."""
     found = {name: _page(name, module) for name, module in namespaces().items()}
-    space = namespaces()["asyncgrad.nn"]
+    network = namespaces()["asyncgrad.nn"]
     for kind, names in kinds().items():
-        entries = "".join(_entry(space, name) for name in names)
+        entries = "".join(_entry(network, name) for name in names)
         head = ".. py:currentmodule:: asyncgrad.nn\n\n"
         title = _title(f"ag.nn: {KINDS[kind].lower()}")
-        found[f"asyncgrad.nn-{kind}"] = title + head + _overview("asyncgrad.nn", space, names) + entries
+        found[f"asyncgrad.nn-{kind}"] = title + head + _overview("asyncgrad.nn", network, names) + entries
     for name in SEPARATE:
         space, _, short = name.rpartition(".")
         entry = _entry(importlib.import_module(space), short)

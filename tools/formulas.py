@@ -64,7 +64,7 @@ FORMULAS = _by_name(
         # Activations.
         "relu ReLU": r"y = \max(x, 0)",
         "relu6 ReLU6": r"y = \min(\max(x, 0), 6)",
-        "leaky_relu LeakyReLU": r"y = \begin{cases} x & x > 0 \\ \text{negative\_slope} \cdot x & x \le 0 \end{cases}",
+        "leaky_relu LeakyReLU": r"y = \begin{cases} x & x > 0 \\ \text{negative_slope} \cdot x & x \le 0 \end{cases}",
         "prelu PReLU": r"y = \begin{cases} x & x > 0 \\ w x & x \le 0 \end{cases}",
         "rrelu RReLU": (
             r"y = \begin{cases} x & x > 0 \\ a x & x \le 0 \end{cases}, \qquad a \sim U(\text{lower}, \text{upper})"
@@ -84,7 +84,7 @@ FORMULAS = _by_name(
         "hardswish Hardswish": r"y = x \min\left(\max\left(\frac{x}{6} + \frac{1}{2}, 0\right), 1\right)",
         "tanh Tanh": r"y = \tanh(x) = \frac{e^x - e^{-x}}{e^x + e^{-x}}",
         "tanhshrink Tanhshrink": r"y = x - \tanh(x)",
-        "hardtanh Hardtanh": r"y = \min(\max(x, \text{min\_val}), \text{max\_val})",
+        "hardtanh Hardtanh": r"y = \min(\max(x, \text{min_val}), \text{max_val})",
         "softplus Softplus": r"y = \frac{1}{\beta} \log(1 + e^{\beta x})",
         "softsign Softsign": r"y = \frac{x}{1 + |x|}",
         "hardshrink Hardshrink": r"y = \begin{cases} x & |x| > \lambda \\ 0 & |x| \le \lambda \end{cases}",
@@ -161,7 +161,7 @@ FORMULAS = _by_name(
         "nll_loss NLLLoss": r"\ell = -w_t \, x_t",
         "binary_cross_entropy BCELoss": r"\ell = -w \left( t \log x + (1 - t) \log (1 - x) \right)",
         "binary_cross_entropy_with_logits BCEWithLogitsLoss": (
-            r"\ell = -w \left( \text{pos\_weight} \cdot t \log \sigma(x) + (1 - t) \log (1 - \sigma(x)) \right)"
+            r"\ell = -w \left( \text{pos_weight} \cdot t \log \sigma(x) + (1 - t) \log (1 - \sigma(x)) \right)"
         ),
         "kl_div KLDivLoss": r"\ell = t (\log t - x), \qquad x \text{ a logarithm}",
         "poisson_nll_loss PoissonNLLLoss": r"\ell = e^x - t x, \qquad x \text{ the logarithm of the rate}",
@@ -197,7 +197,7 @@ FORMULAS = _by_name(
         ),
         "Adagrad": (
             r"\begin{aligned} s_t &= s_{t-1} + g_t^2 \\ \theta_t &= \theta_{t-1} - \frac{\eta}{1 + (t - 1) \,"
-            r" \text{lr\_decay}} \cdot \frac{g_t}{\sqrt{s_t} + \varepsilon} \end{aligned}"
+            r" \text{lr_decay}} \cdot \frac{g_t}{\sqrt{s_t} + \varepsilon} \end{aligned}"
         ),
         "Adam": (
             r"\begin{aligned} m_t &= \beta_1 m_{t-1} + (1 - \beta_1) g_t \\ v_t &= \beta_2 v_{t-1} + (1 - \beta_2) "
@@ -222,9 +222,9 @@ FORMULAS = _by_name(
         ),
         "ExponentialMovingAverage": r"a_t = \text{decay} \cdot a_{t-1} + (1 - \text{decay}) \, \theta_t",
         "clip_grad_norm": (
-            r"g \leftarrow g \cdot \min\left(1, \frac{\text{max\_norm}}{{\lVert g \rVert}_p + 10^{-6}}\right)"
+            r"g \leftarrow g \cdot \min\left(1, \frac{\text{max_norm}}{{\lVert g \rVert}_p + 10^{-6}}\right)"
         ),
-        "clip_grad_value": r"g \leftarrow \min(\max(g, -\text{clip\_value}), \text{clip\_value})",
+        "clip_grad_value": r"g \leftarrow \min(\max(g, -\text{clip_value}), \text{clip_value})",
     }
 )
 

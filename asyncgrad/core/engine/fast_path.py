@@ -95,7 +95,7 @@ class FastPath:
 
     def run(self, deadline: float, clock: Clock = perf_counter) -> Stop:
         """Run nodes until none is left, `clock` passes `deadline`, or one needs the slow path."""
-        task, heap, buffers, owned, leaves = self._task, self._heap, self._buffers, self._owned, self._leaves
+        task, heap, buffers, owned = self._task, self._heap, self._buffers, self._owned
         release, limits = not task.keep_graph, task.limits
         runs_plan, apply = not task.create_graph, task.apply
         if (observed := task.observed_steps) is not None:
@@ -131,15 +131,10 @@ class FastPath:
                 for consumer, nr, grad in edges:
                     # Most nodes of operations have no sum yet, most leaves have one: so each branch looks up one class.
                     if newest is None and consumer is not None and consumer not in buffers and is_whole:
-                        if consumer.meta is None and grad is not None:  # noqa: SIM102
+                        if consumer.meta is None and consumer.order > order and grad is not None:  # noqa: SIM102
                             if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
-                                if consumer.order > order:
-                                    newest, arrived = consumer, grad
-                                    continue
-                                if consumer.order == LEAF_ORDER:
-                                    buffers[consumer] = grad
-                                    leaves.append(consumer)
-                                    continue
+                                newest, arrived = consumer, grad
+                                continue
                     elif consumer in owned and consumer.meta is None and grad is not None:  # noqa: SIM102
                         if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
                             total = buffers[consumer]

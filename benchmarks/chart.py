@@ -1,5 +1,8 @@
 """The chart: bars for each case, with the time of each peer relative to PyTorch's.
 
+The axis is logarithmic and the bars begin at PyTorch: to the left what is faster, to the right what is slower, as far
+as it is. Half the time and twice the time are bars of one length, and none is cut off.
+
 It is an SVG with a background of its own, which is dark if the reader's browser prefers that.
 """
 
@@ -29,12 +32,13 @@ CAPTION = (
 #: The names of bars that differ from the names of the peers.
 CALLED = {"torch": "PyTorch", "HIPS": "HIPS autograd", "floor": "NumPy by hand"}
 
-#: The length at which a bar is cut off; its number is shown.
-CUT = 2.0
+#: The times over PyTorch's at which there may be a line.
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 #: The colours on a light background, and the colour that replaces each on a dark one. asyncgrad's bars are blue.
 GROUND, INK, FAINT = "#ffffff", "#1f2328", "#d1d9e0"
-OURS, OURS_TOO, PYTORCH, OTHERS, FLOOR = "#0b62c4", "#5b9be6", "#8a5a00", "#9aa4af", "#2b7a4b"
+OURS, OURS_TOO, PYTORCH, HIPS, MYGRAD, FLOOR = "#0b62c4", "#5b9be6", "#8a5a00", "#8250df", "#bf3989", "#2b7a4b"
+OTHERS = "#9aa4af"
 DARK = {
     GROUND: "#0d1117",
     INK: "#e6edf3",
@@ -42,6 +46,8 @@ DARK = {
     OURS: "#4a9eff",
     OURS_TOO: "#1f6fd0",
     PYTORCH: "#d29922",
+    HIPS: "#a371f7",
+    MYGRAD: "#f778ba",
     OTHERS: "#6e7681",
     FLOOR: "#3fb950",
 }
@@ -104,56 +110,74 @@ def draw(results: Sequence[Result]) -> str:
         figure, panels = pyplot.subplots(
             len(cases),
             len(columns),
-            figsize=(4.7 * len(columns), 0.175 * sum(heights) + 0.8),
-            gridspec_kw={"height_ratios": heights, "hspace": 0.0, "wspace": 0.36},
+            figsize=(5.2 * len(columns), 0.175 * sum(heights) + 1.1),
+            gridspec_kw={"height_ratios": heights, "hspace": 0.0, "wspace": 0.42},
             squeeze=False,
             facecolor=GROUND,
         )
-        figure.subplots_adjust(left=0.25 / len(columns), right=0.995, top=0.94, bottom=0.02)
+        # The names are right of the edge in a font that is wider than matplotlib's, too.
+        figure.subplots_adjust(left=0.34 / len(columns), right=0.985, top=0.925, bottom=0.01)
+        limits = _limits(found)
+        begun: set[str] = set()
         for row, case in enumerate(cases):
             for place, column in enumerate(columns):
                 one = next((one for one in found if (one.case, one.column) == (case, column)), None)
-                _panel(panels[row][place], one, heights[row])
-        for place, column in enumerate(columns):
-            panels[0][place].set_title(f"{COLUMNS[column]}, PyTorch = 1", color=INK, loc="left", weight="bold")
-        if any(ratio > CUT for one in found for ratio in one.bars.values()):
-            figure.text(0.995, 0.005, "→ the bar goes on", color=INK, ha="right", va="bottom")
+                _panel(panels[row][place], one, heights[row], limits, is_first=column not in begun)
+                begun |= {column} if one else set()
+        about = "Time over PyTorch's, on a logarithmic scale: left of 1 is faster, right of it slower"
+        figure.text(0.08 / len(columns), 0.985, about, color=INK, va="top")
         written = io.StringIO()
         figure.savefig(written, format="svg", facecolor=GROUND, metadata={"Date": None, "Title": CAPTION})
         pyplot.close(figure)
     return _with_dark_mode(written.getvalue())
 
 
-def _panel(axes: Any, group: Group | None, height: float) -> None:
-    """Draw one group: a bar for each name, with its number at the end."""
+def _limits(found: Sequence[Group]) -> tuple[float, float]:
+    """Return the ends of the axis, which all panels share, with room for the numbers beside the bars."""
+    ratios = [ratio for one in found for ratio in one.bars.values()] + [1.0]
+    return min(ratios) / 1.9, max(ratios) * 1.9
+
+
+def _panel(axes: Any, group: Group | None, height: float, limits: tuple[float, float], is_first: bool) -> None:
+    """Draw one group: a bar for each name, from PyTorch's time to its own, with its number at the end."""
     axes.set_axis_off()
+    axes.set_xscale("log")
+    axes.set_xlim(*limits)
+    axes.set_ylim(height, 0)
     if group is None:
         return
-    axes.set_xlim(0, CUT * 1.18)
-    axes.set_ylim(height, 0)
-    axes.axvline(1.0, 0, 1 - 1.1 / height, color=FAINT, linewidth=1, zorder=0)
-    axes.text(0, 0.85, group.case, color=INK, weight="bold", va="center")
+    if is_first:
+        axes.set_title(COLUMNS[group.column], color=INK, loc="left", weight="bold", pad=18)
+    for tick in TICKS:
+        if limits[0] < tick < limits[1]:
+            axes.axvline(tick, 0, 1, color=INK if tick == 1 else FAINT, linewidth=0.8, zorder=0)
+            if is_first:
+                axes.text(tick, -0.25, f"{tick:g}", color=INK, ha="center", va="bottom", fontsize=7.5)
+    # On the ground's colour, so that no line crosses it.
+    ground = {"facecolor": GROUND, "edgecolor": "none", "pad": 1.0}
+    axes.text(limits[0], 0.85, group.case, color=INK, weight="bold", va="center", bbox=ground, zorder=2)
     for place, (name, ratio) in enumerate(group.bars.items()):
         y = place + 1.8
-        axes.barh(y, min(ratio, CUT), height=0.8, color=_colour(name))
-        axes.text(-0.03, y, name, color=INK, ha="right", va="center")
-        number = axes.text(min(ratio, CUT) + 0.03, y, _number(ratio), color=INK, va="center")
+        ends = sorted((1.0, ratio)) if ratio != 1.0 else [1 / 1.02, 1.02]
+        (bar,) = axes.barh(y, ends[1] - ends[0], left=ends[0], height=0.8, color=_colour(name))
+        bar.set_gid(f"bar-{name_of(group, name)}")
+        axes.text(limits[0] / 1.06, y, name, color=INK, ha="right", va="center")
+        is_slower = ratio >= 1.0
+        at = ends[1] * 1.05 if is_slower else ends[0] / 1.05
+        number = axes.text(at, y, f"{ratio:.2f}", color=INK, ha="left" if is_slower else "right", va="center")
         number.set_gid(name_of(group, name))
 
 
 def name_of(group: Group, bar: str) -> str:
-    """Return the id of the number of a bar in the SVG, made of words and hyphens."""
+    """Return the id of the number of a bar in the SVG, made of words and hyphens; the bar's has "bar-" before it."""
     return re.sub(r"\W+", "-", f"{group.case} {group.column} {bar}")
-
-
-def _number(ratio: float) -> str:
-    return f"{ratio:.2f}" if ratio <= CUT else f"{ratio:.2f} →"
 
 
 def _colour(name: str) -> str:
     if name.startswith("asyncgrad"):
         return OURS if name == "asyncgrad" else OURS_TOO
-    return {"PyTorch": PYTORCH, "NumPy by hand": FLOOR}.get(name, OTHERS)
+    colours = {"PyTorch": PYTORCH, "HIPS autograd": HIPS, "MyGrad": MYGRAD, "mygrad": MYGRAD, "NumPy by hand": FLOOR}
+    return colours.get(name, OTHERS)
 
 
 def _with_dark_mode(svg: str) -> str:

@@ -7,7 +7,13 @@ author = "the asyncgrad developers"
 copyright = author  # noqa: A001  # Sphinx's name
 version = release = asyncgrad.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb", "tools.docs_extension"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",  # each entry links to its source
+    "myst_nb",
+    "tools.docs_extension",
+]
 root_doc = "index"
 exclude_patterns = ["conf.py"]
 
@@ -30,10 +36,13 @@ python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
+html_math_renderer = "mathml"  # tools/docs_extension.py
 html_theme = "furo"
 html_title = f"asyncgrad {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
+html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_show_sphinx = False
 highlight_language = "text"  # of a block that names none

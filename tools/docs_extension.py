@@ -1,14 +1,23 @@
-"""What the site does beyond Sphinx: names in code lead to their entries, and docstrings are read as Markdown."""
+"""What the site does beyond Sphinx: names in code lead to their entries, docstrings are read as Markdown.
+
+Formulas are shown as MathML, which needs no script. Each page has a link to its source and tags for cards of links.
+"""
 
 from __future__ import annotations
 
+import html
+import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.util.inspect import signature as signature_of
+from sphinx.util.inspect import stringify_signature
 
 from tools import reference
+from tools.derivative_examples import example_of
+from tools.formulas import as_mathml, formula_of
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -30,34 +39,103 @@ _NAME = re.compile(r"@?(?:await )?([A-Za-z]\w*(?:\.\w+)+)(?:\(.*\))?", re.DOTALL
 _KNOWN: dict[str, Any] = {}
 
 
+#: What a signature calls a type for short, and what the reader is told.
+_ALIASES = {"Place": "str | Device | None", "npt.DTypeLike": "DTypeLike"}
+#: Where PyTorch describes a name.
+_TORCH = "https://docs.pytorch.org/docs/stable/generated"
+_SOURCE = re.compile(r"(^|\s)Source: ((?:torch|scipy|jax)(?:\.\w+)+)(?=[.,;]|\s)")
+_LIBRARIES = {"torch": "PyTorch", "scipy": "SciPy", "jax": "JAX"}
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register everything with Sphinx."""
     _KNOWN.update(reference.public_names())
+    app.add_html_math_renderer("mathml", (_show_formula, None), (_show_formula, None))
     app.connect("autodoc-process-signature", _shorten)
     app.connect("autodoc-process-docstring", _tell_more, priority=100)  # ahead of napoleon
+    app.connect("autodoc-skip-member", _is_told_above)
     app.connect("doctree-read", _link_code)
+    app.connect("html-page-context", _describe)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _shorten(app: Sphinx, what: str, name: str, thing: object, options: object, signature: str, returns: str) -> Any:
-    """Leave out types that say nothing, and the arguments of what is not called."""
-    if name == "asyncgrad.Tensor":
-        return None, None
+def _show_formula(writer: Any, node: nodes.math | nodes.math_block) -> None:
+    is_block = isinstance(node, nodes.math_block)
+    formula = as_mathml(node.astext(), is_block)
+    writer.body.append(f'<div class="math">{formula}</div>\n' if is_block else formula)
+    raise nodes.SkipNode
+
+
+def _shorten(app: Sphinx, what: str, name: str, thing: Any, options: object, signature: str, returns: str) -> Any:
+    """Leave out types that say nothing, the arguments of what is not called, and what Python prints of objects."""
+    if name in reference.GIVEN:
+        return "", ""
+    if what in ("class", "exception") and re.fullmatch(r"\(\*args(: \S+)?, \*\*kwargs(: \S+)?\)", signature or ""):
+        signature = _constructor(thing)
     if signature:
+        signature = as_written(signature)
         signature = re.sub(r": (?:~?typing\.)?Any(?=[,)]| = )", "", signature)
         signature = re.sub(r"(?<=\w) = ", "=", signature) if ": " not in signature else signature
     return signature, None if returns in ("Any", "~typing.Any") else returns
 
 
+def _constructor(cls: Any) -> str:
+    """Return the arguments of `__init__`, where Sphinx has taken those of a `__new__` that only passes them on."""
+    if cls.__init__ is object.__init__:
+        return "()"
+    parameters = signature_of(cls.__init__, bound_method=True)
+    written: str = stringify_signature(parameters, show_return_annotation=False, unqualified_typehints=True)
+    return written
+
+
+def as_written(signature: str) -> str:
+    """Return a signature with its defaults as a program writes them: `float`, not `<class 'float'>`."""
+    signature = re.sub(r"<class '([\w.]+)'>", r"\1", signature)
+    signature = re.sub(r"<function ([A-Za-z]\w*)>", r"\1", signature)
+    signature = re.sub(r"<(?:function|factory|\w[\w.]* object)\b[^<>]*>", "...", signature)
+    for alias, meaning in _ALIASES.items():
+        signature = re.sub(rf": {re.escape(alias)}(?= |,|\)|$)", f": {meaning}", signature)
+    return signature
+
+
+def _is_told_above(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
+    """Leave out fields of tuples of which Python says their number alone: the signature of the class has them."""
+    return True if (inspect.getdoc(thing) or "").startswith("Alias for field number") else None
+
+
 def _tell_more(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """Add what a function of NumPy's names cannot say itself, and make links of the pages that are named."""
+    """Add what a docstring does not say itself: formulas, derivatives, links; make links of pages that are named."""
     if what == "function" and (told := reference.derivative_of(name)):
-        lines[:] = [*lines, "", told]
+        lines[:] = [*lines, "", told, *_numpy_s_page(name)]
+        if ">>>" not in "\n".join(lines) and (example := example_of(name)):
+            lines += ["", "Example:", *(f"    {line}" for line in example)]
     if what in ("attribute", "data", "property"):
         lines[:0] = ["..", ""]  # a comment, or napoleon takes what stands before a colon for a type
-    lines[:] = [
+    text = "\n".join(
         line if line.lstrip().startswith((">>>", "...")) else reference.as_restructured_text(line) for line in lines
-    ]
+    )
+    lines[:] = _SOURCE.sub(_counterpart, text).split("\n")
+    if what in ("class", "function") and (formula := formula_of(name)):
+        first = lines.index("") if "" in lines else len(lines)
+        lines[first:first] = ["", ".. math::", "", f"   {formula}", ""]
+
+
+def _numpy_s_page(name: str) -> list[str]:
+    page = reference.page_of(name)
+    return ["", f"NumPy's page: `{name.replace('asyncgrad.', '', 1)} <{page}>`__."] if page else []
+
+
+def _counterpart(match: re.Match[str]) -> str:
+    """Return which function of another library this is, with a link to its page there."""
+    before, name = match.groups()
+    library = name.partition(".")[0]
+    if library == "scipy":
+        page = f"https://docs.scipy.org/doc/scipy/reference/generated/{name}.html"
+    elif re.fullmatch(r"torch\.(?:nn\.(?:functional\.)?|optim\.(?:lr_scheduler\.)?)\w+", name):
+        page = f"{_TORCH}/{name}.html"
+    else:
+        return f"{before}In {_LIBRARIES[library]}: `{name}`"
+    return f"{before}In {_LIBRARIES[library]}: `{name} <{page}>`__"
 
 
 def _link_code(app: Sphinx, doctree: nodes.document) -> None:
@@ -75,6 +153,27 @@ def _link_code(app: Sphinx, doctree: nodes.document) -> None:
         )
         literal.replace_self(link)
         link += literal
+
+
+def _describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Add what a search engine and a card of a link show of a page: its title, and its first paragraph."""
+    title = html.escape(re.sub(r"<[^>]*>", "", html.unescape(context.get("title") or app.config.project)))
+    tags = {"og:type": "website", "og:site_name": app.config.project, "og:title": title}
+    words = first_paragraph(doctree) if doctree is not None else ""
+    if words:
+        tags["og:description"] = html.escape(words)
+    lines = [f'<meta property="{name}" content="{text}" />' for name, text in tags.items()]
+    lines.append('<meta name="twitter:card" content="summary" />')
+    if words:
+        lines.append(f'<meta name="description" content="{html.escape(words)}" />')
+    context["metatags"] = context.get("metatags", "") + "\n".join(lines)
+
+
+def first_paragraph(doctree: nodes.document) -> str:
+    """Return the text of the first paragraph of a page, at most 200 characters, up to the end of a word."""
+    found = next(iter(doctree.findall(nodes.paragraph)), None)
+    words = " ".join(found.astext().split()) if found is not None else ""
+    return words if len(words) <= 200 else words[:199].rsplit(" ", 1)[0] + "…"
 
 
 def _is_within_its_entry(node: nodes.Node, target: str) -> bool:

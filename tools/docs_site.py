@@ -68,7 +68,30 @@ PROJECT = {
     "CONTRIBUTING.md": "contributing",
     "LICENSE": "licence",
 }
+#: What newcomers type into the search, by the heading beneath which it is told: the search finds that first.
+SEARCHED: dict[str, dict[str, tuple[str, ...]]] = {
+    "training": {
+        "## Data": ("load data", "data loader", "batches", "dataset"),
+        "## A training": ("train a model", "train model", "training loop", "fit a model"),
+        "### Early stopping, and averages of the weights": ("early stopping", "stop early", "average weights"),
+        "## Saving, and going on": ("save model", "save a model", "load model", "load a model", "resume training"),
+    },
+    "serving": {"## A service in twenty lines": ("serve a model", "serve model", "online learning", "http server")},
+    "memory": {"## Checkpoints: computed again": ("out of memory", "gradient checkpointing", "save memory")},
+    "observing": {"## What it waits for": ("backward hangs", "deadlock", "stuck"), "## Progress": ("progress bar",)},
+    "profiling": {"## A table": ("profile", "profiler", "what is slow")},
+    "visualizing": {"## As a picture": ("draw graph", "plot graph", "visualize graph", "picture of a graph")},
+    "gpu": {"## A first program": ("use a gpu", "use gpu", "cuda")},
+    "tutorial": {
+        "## A first gradient": ("first gradient", "getting started", "compute a gradient"),
+        "## A rule that waits": ("async backward", "await in backward", "custom gradient"),
+        "## Cancel it": ("cancel a backward", "cancel backward", "timeout"),
+    },
+}
+
 _LINK = re.compile(r"(\]\()((?!\w+:)[^)#\s]*)(#[^)\s]*)?(\))")
+_FILE_LABEL = re.compile(r"\[(`?)[\w./-]+\.md\1\](?=\((?!\w+:)([^)#\s]+\.md)(?:#[^)\s]*)?\))")
+_SVG_DARK = re.compile(r"<style>@media \(prefers-color-scheme: dark\).*?</style>", re.DOTALL)
 _LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".sh": "sh"}
 
 
@@ -100,8 +123,22 @@ def assemble(target: Path) -> None:
     _write(target / "licence.md", f"# Licence\n\n```text\n{(ROOT / 'LICENSE').read_text()}```\n")
     for page in DOCS.rglob("*.md"):
         folder = page.parent.relative_to(DOCS).as_posix()
-        _write(target / page.relative_to(DOCS), _rewritten(page.read_text(), f"docs/{folder}", folder, target))
+        text = _with_index(page.relative_to(DOCS).with_suffix("").as_posix(), page.read_text())
+        _write(target / page.relative_to(DOCS), _rewritten(text, f"docs/{folder}", folder, target))
     _add_navigation(target)
+
+
+def _with_index(page: str, text: str) -> str:
+    """Return the text of a page with an entry of the index beneath each heading that newcomers look for."""
+    for heading, phrases in SEARCHED.get(page, {}).items():
+        entries = ", ".join(phrases)
+        text = text.replace(f"{heading}\n", f"{heading}\n\n```{{index}} {entries}\n```\n", 1)
+    return text
+
+
+def title_of(page: Path) -> str:
+    """Return the first heading of a page in Markdown."""
+    return next(line[2:].strip() for line in page.read_text().splitlines() if line.startswith("# "))
 
 
 def _write(path: Path, text: str) -> None:
@@ -120,7 +157,11 @@ def _rewritten(text: str, home: str, folder: str, target: Path) -> str:
         place = posixpath.relpath(_place(file, target), folder or ".")
         return f"{before}{place}{'' if file == 'README.md' else anchor}{after}"
 
-    return _LINK.sub(replace, text)
+    def label(match: re.Match[str]) -> str:
+        page = ROOT / posixpath.normpath(posixpath.join(home, match[2]))
+        return f"[{title_of(page)}]" if page.is_file() and page.name != "README.md" else match[0]
+
+    return _LINK.sub(replace, _FILE_LABEL.sub(label, text))
 
 
 def _place(file: str, target: Path) -> str:
@@ -139,7 +180,10 @@ def _place(file: str, target: Path) -> str:
         return f"source/{file}.md"
     copy = target / "files" / file
     copy.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file():
+    if path.suffix == ".svg" and path.is_file():
+        # The site has a switch for its colours, which a picture does not see: docs/_static/site.css turns all pictures.
+        copy.write_text(_SVG_DARK.sub("", path.read_text()))
+    elif path.is_file():
         shutil.copyfile(path, copy)
     return f"files/{file}"
 

@@ -10,6 +10,7 @@ import functools
 import importlib
 import inspect
 import re
+import sys
 import textwrap
 import types
 from collections.abc import Iterator
@@ -20,7 +21,16 @@ import numpy as np
 import asyncgrad
 from tools.coverage_page import kind_of
 
-__all__ = ["as_restructured_text", "derivative_of", "is_ours", "pages", "public_names"]
+__all__ = [
+    "GIVEN",
+    "as_restructured_text",
+    "derivative_of",
+    "is_ours",
+    "kinds",
+    "page_of",
+    "pages",
+    "public_names",
+]
 
 #: The order in which a reader may want the names of `ag`. A name that is not here comes under "More".
 GROUPS = {
@@ -33,6 +43,65 @@ GROUPS = {
     "Devices": ("device", "default_device"),
     "Seeing": ("profile", "visualize", "progress"),
 }
+#: The kinds of layers and functions of `asyncgrad.nn`, each of which has a page: by the file that they stand in.
+KINDS = {
+    "module": "Modules",
+    "containers": "Containers",
+    "linear": "Linear layers",
+    "convolution": "Convolutions",
+    "pooling": "Pooling",
+    "activations": "Activations",
+    "normalization": "Normalization",
+    "dropout": "Dropout",
+    "embeddings": "Embeddings",
+    "recurrent": "Recurrent layers",
+    "attention": "Attention and transformers",
+    "losses": "Losses",
+    "distances": "Distances",
+    "shapes": "Shapes, padding and resizing",
+    "weights": "Files of weights",
+}
+#: Files that share the page of another.
+_SHARED = {"transformer": "attention", "resizing": "shapes"}
+
+#: Classes whose instances a program gets and does not make: their entries show no constructor.
+GIVEN = frozenset(
+    {
+        "asyncgrad.Function",
+        "asyncgrad.Tensor",
+        "asyncgrad.data.Batches",
+        "asyncgrad.distributed.Collective",
+        "asyncgrad.distributed.Transport",
+        "asyncgrad.engine.BackwardDescription",
+        "asyncgrad.engine.BatchStatistics",
+        "asyncgrad.engine.Engine",
+        "asyncgrad.engine.EngineDescription",
+        "asyncgrad.engine.ExecInfo",
+        "asyncgrad.engine.GraphTask",
+        "asyncgrad.engine.LimitStatistics",
+        "asyncgrad.engine.LockDescription",
+        "asyncgrad.engine.NodeDescription",
+        "asyncgrad.engine.QueueDescription",
+        "asyncgrad.engine.SignalDump",
+        "asyncgrad.engine.Statistics",
+        "asyncgrad.engine.Step",
+        "asyncgrad.engine.StepCallbackHandle",
+        "asyncgrad.extend.Primitive",
+        "asyncgrad.graph.AccumulateGrad",
+        "asyncgrad.graph.CopyBackwards",
+        "asyncgrad.graph.CopySlices",
+        "asyncgrad.graph.GraphSummary",
+        "asyncgrad.graph.LeafSummary",
+        "asyncgrad.graph.RemovableHandle",
+        "asyncgrad.graph.SavedTensor",
+        "asyncgrad.graph.Store",
+        "asyncgrad.graph.ViewFunc",
+        "asyncgrad.learn.Statistics",
+        "asyncgrad.numpy.ndarray",
+        "asyncgrad.testing.SimulatedArray",
+    }
+)
+
 #: Classes that are too large to share a page.
 SEPARATE = {"asyncgrad.Tensor": "Tensor", "asyncgrad.graph.Node": "Node"}
 #: Namespaces that have the names of NumPy and SciPy, which have their pages by those of asyncgrad.
@@ -113,10 +182,29 @@ def summary(thing: object) -> str:
 def pages() -> dict[str, str]:
     """Return the text of each page by its name, in reStructuredText."""
     found = {name: _page(name, module) for name, module in namespaces().items()}
+    network = namespaces()["asyncgrad.nn"]
+    for kind, names in kinds().items():
+        entries = "".join(_entry(network, name) for name in names)
+        head = ".. py:currentmodule:: asyncgrad.nn\n\n"
+        title = _title(f"ag.nn: {KINDS[kind].lower()}")
+        found[f"asyncgrad.nn-{kind}"] = title + head + _overview("asyncgrad.nn", network, names) + entries
     for name in SEPARATE:
         space, _, short = name.rpartition(".")
         entry = _entry(importlib.import_module(space), short)
         found[name] = f"{_title(_shown(name))}.. py:currentmodule:: {space}\n\n{entry}"
+    return found
+
+
+@functools.cache
+def kinds() -> dict[str, list[str]]:
+    """Return the names of `asyncgrad.nn` by kind, layers ahead of functions."""
+    space = namespaces()["asyncgrad.nn"]
+    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for name in _names(space):
+        if f"asyncgrad.nn.{name}" in namespaces():
+            continue
+        file = getattr(space, name).__module__.rpartition(".")[2]
+        found[_SHARED.get(file, file)].append(name)
     return found
 
 
@@ -151,6 +239,8 @@ def _page(space: str, module: types.ModuleType) -> str:
     for heading, names in _groups(space, module):
         parts.append(_title(heading, "-"))
         parts.append(_overview(space, module, names))
+        if space == "asyncgrad.nn":
+            continue  # the entries stand on the pages of their kinds
         parts.extend(_entry(module, name) for name in names if f"{space}.{name}" not in SEPARATE)
     return "".join(parts)
 
@@ -164,6 +254,9 @@ def _groups(space: str, module: types.ModuleType) -> Iterator[tuple[str, list[st
                 yield heading, found
         if rest := [name for name in names if not any(name in members for members in GROUPS.values())]:
             yield "More", rest
+        return
+    if space == "asyncgrad.nn":
+        yield from ((KINDS[kind], found) for kind, found in kinds().items())
         return
     passed_on = [name for name in names if not is_ours(getattr(module, name))]
     ours = [name for name in names if name not in passed_on]
@@ -191,10 +284,10 @@ def _entry(module: types.ModuleType, name: str) -> str:
     """Return the directive that makes the entry of one name."""
     thing, space = getattr(module, name), module.__name__
     if not is_ours(thing):
-        return f".. py:data:: {space}.{name}\n\n   {_passed_on(space, name, thing)}\n\n"
+        return f".. py:data:: {name}\n\n   {_passed_on(space, name, thing)}\n\n"
     home = _homes().get(id(thing), f"{space}.{name}")
     if home != f"{space}.{name}":
-        return f".. py:data:: {space}.{name}\n\n   The same as :py:obj:`{_shown(home)} <{home}>`.\n\n"
+        return f".. py:data:: {name}\n\n   The same as :py:obj:`{_shown(home)} <{home}>`.\n\n"
     if not isinstance(thing, type):
         return f".. autofunction:: {space}.{name}\n\n" if callable(thing) else f".. autodata:: {space}.{name}\n\n"
     kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
@@ -213,11 +306,33 @@ def _passed_on(space: str, name: str, thing: object) -> str:
     if isinstance(thing, types.ModuleType):
         return f"The module `{thing.__name__}`, as it is."
     if space.startswith(("asyncgrad.numpy", "asyncgrad.scipy")):
-        owner = space.replace("asyncgrad.", "", 1)
-        return f"`{owner}.{name}`, as it is." if name != "SCIPY_VERSION" else f"The version of SciPy: `{thing!r}` here."
+        owner = f"{space.replace('asyncgrad.', '', 1)}.{name}"
+        link = f"`{owner} <{theirs}>`__" if (theirs := page_of(f"{space}.{name}")) else f"`{owner}`"
+        return f"{link}, as it is." if name != "SCIPY_VERSION" else f"The version of SciPy: `{thing!r}` here."
     if isinstance(thing, tuple):
         return f"A tuple of {len(thing)}: " + ", ".join(f"`{getattr(one, '__name__', one)}`" for one in thing) + "."
     return f"`{thing!r}`"
+
+
+def page_of(name: str) -> str | None:
+    """Return where NumPy or SciPy describes what a name of `asyncgrad.numpy` or `asyncgrad.scipy` stands for."""
+    space, _, short = name.rpartition(".")
+    owner = space.replace("asyncgrad.", "", 1)
+    library = owner.partition(".")[0]
+    theirs = getattr(sys.modules.get(owner), short, None)
+    if library not in ("numpy", "scipy") or theirs is None or isinstance(theirs, types.ModuleType):
+        return None
+    if library == "scipy":
+        return f"https://docs.scipy.org/doc/scipy/reference/generated/{owner}.{short}.html"
+    home = "https://numpy.org/doc/stable/reference"
+    if isinstance(theirs, type) and issubclass(theirs, np.generic):
+        return f"{home}/arrays.scalars.html#numpy.{theirs.__name__}"
+    if isinstance(theirs, float | types.NoneType):
+        return f"{home}/constants.html#numpy.{short}"
+    if owner == "numpy.random":
+        is_class = isinstance(theirs, type)
+        return f"{home}/random/index.html" if is_class else f"{home}/random/generated/numpy.random.{short}.html"
+    return f"{home}/generated/{owner}.{short}.html" if callable(theirs) else None
 
 
 def derivative_of(name: str) -> str:

@@ -132,6 +132,10 @@ class ElementwiseOptimizer(Optimizer):
     A subclass defines `_check`, which checks the options of a group, and `_updater`, which returns the function that
     updates one parameter. The arguments and attributes are those of Optimizer.
 
+    Args:
+        params: tensors, or groups of them.
+        defaults: the options of groups that do not set them.
+
     Example:
         >>> import numpy as np, asyncgrad as ag
         >>> from asyncgrad import optim

@@ -216,6 +216,12 @@ class MultiplicativeLR(Schedule):
 class StepLR(Schedule):
     """The rate is multiplied by `gamma` after every `step_size` steps.
 
+    Args:
+        optimizer: whose rates are set.
+        step_size: every how many steps the rates are multiplied.
+        gamma: by what they are multiplied.
+        last_epoch: the number of the last step; -1 to begin.
+
     Source: torch.optim.lr_scheduler.StepLR.
 
     Example:
@@ -241,6 +247,12 @@ class StepLR(Schedule):
 class MultiStepLR(Schedule):
     """The rate is multiplied by `gamma` at each of some numbers of steps.
 
+    Args:
+        optimizer: whose rates are set.
+        milestones: the steps at which the rates are multiplied.
+        gamma: by what they are multiplied.
+        last_epoch: the number of the last step; -1 to begin.
+
     Source: torch.optim.lr_scheduler.MultiStepLR.
     """
 
@@ -260,6 +272,12 @@ class MultiStepLR(Schedule):
 class ConstantLR(Schedule):
     """The rate is multiplied by `factor` for the first `total_iters` steps.
 
+    Args:
+        optimizer: whose rates are set.
+        factor: of the first rates.
+        total_iters: for how many steps.
+        last_epoch: the number of the last step; -1 to begin.
+
     Source: torch.optim.lr_scheduler.ConstantLR.
     """
 
@@ -278,6 +296,13 @@ class ConstantLR(Schedule):
 @final
 class LinearLR(Schedule):
     """The factor of the rate goes linearly from `start_factor` to `end_factor` over `total_iters` steps: a warm-up.
+
+    Args:
+        optimizer: whose rates are set.
+        start_factor: of the first rates, at first.
+        end_factor: of the first rates, from `total_iters` on.
+        total_iters: for how many steps the factor changes.
+        last_epoch: the number of the last step; -1 to begin.
 
     Source: torch.optim.lr_scheduler.LinearLR.
 
@@ -315,6 +340,11 @@ class LinearLR(Schedule):
 class ExponentialLR(Schedule):
     """The rate is multiplied by `gamma` after every step.
 
+    Args:
+        optimizer: whose rates are set.
+        gamma: the factor of each step.
+        last_epoch: the number of the last step; -1 to begin.
+
     Source: torch.optim.lr_scheduler.ExponentialLR.
     """
 
@@ -330,6 +360,12 @@ class ExponentialLR(Schedule):
 @final
 class PolynomialLR(Schedule):
     """The rate falls to 0 over `total_iters` steps, as a power of the share of them that is left.
+
+    Args:
+        optimizer: whose rates are set.
+        total_iters: steps until the rates are 0.
+        power: of the polynomial.
+        last_epoch: the number of the last step; -1 to begin.
 
     Source: torch.optim.lr_scheduler.PolynomialLR.
     """
@@ -347,6 +383,12 @@ class PolynomialLR(Schedule):
 @final
 class CosineAnnealingLR(Schedule):
     """The rate goes to `eta_min` in `T_max` steps along half of a cosine, and back in as many.
+
+    Args:
+        optimizer: whose rates are set.
+        T_max: steps from the first rate to the least one.
+        eta_min: the least rate.
+        last_epoch: the number of the last step; -1 to begin.
 
     Source: torch.optim.lr_scheduler.CosineAnnealingLR; I. Loshchilov and F. Hutter, "SGDR" (2016).
 
@@ -372,6 +414,13 @@ class CosineAnnealingLR(Schedule):
 @final
 class CosineAnnealingWarmRestarts(Schedule):
     """The rate goes to `eta_min` along half of a cosine again and again: in `T_0` steps, then in `T_0 * T_mult`, ….
+
+    Args:
+        optimizer: whose rates are set.
+        T_0: steps until the first restart.
+        T_mult: the factor by which each period is longer than the one before.
+        eta_min: the least rate.
+        last_epoch: the number of the last step; -1 to begin.
 
     Source: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts; I. Loshchilov and F. Hutter, "SGDR" (2016).
     """

@@ -179,12 +179,37 @@ def test_every_page_has_a_place_in_the_navigation_and_a_page_that_links_to_it() 
     assert [path.name for path in DOCS.rglob("*.md") if path not in linked] == []
 
 
-def test_the_site_is_put_together_with_links_that_lead_somewhere(tmp_path: Path) -> None:
-    docs_site.assemble(tmp_path)
+@pytest.fixture(scope="module")
+def assembled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of what Sphinx reads."""
+    folder = tmp_path_factory.mktemp("source")
+    docs_site.assemble(folder)
+    return folder
 
-    pages = [path for path in tmp_path.rglob("*.md") if "source" not in path.parts]
+
+def test_the_site_is_put_together_with_links_that_lead_somewhere(assembled: Path) -> None:
+    pages = [path for path in assembled.rglob("*.md") if "source" not in path.relative_to(assembled).parts]
+
     assert len(pages) == len(PAGES) + 1  # the examples of the README, and the licence
     assert [link for page in pages for link in broken_links(page)] == []
+
+
+def test_links_of_the_site_read_as_titles_and_what_newcomers_search_is_found(assembled: Path) -> None:
+    pages = [path for path in assembled.rglob("*.md") if "source" not in path.relative_to(assembled).parts]
+
+    labels = [label for page in pages for label in re.findall(r"\[(`?[\w./-]+\.md`?)\]\(", page.read_text())]
+    assert labels == []
+    for name, headings in docs_site.SEARCHED.items():
+        text = (assembled / f"{name}.md").read_text()
+        for heading, phrases in headings.items():
+            assert f"\n{heading}\n\n```{{index}} {', '.join(phrases)}\n```\n" in text
+
+
+def test_a_picture_of_the_site_leaves_its_colours_to_the_site(assembled: Path) -> None:
+    pictures = [path.read_text() for path in assembled.rglob("*.svg")]
+
+    assert len(pictures) >= 5
+    assert not any("prefers-color-scheme" in text for text in pictures)
 
 
 def test_every_public_name_is_documented() -> None:
@@ -200,8 +225,12 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_public_name_has_one_entry_in_the_reference() -> None:
-    text = "\n".join(reference.pages().values())
-    entries = re.findall(r"^\.\. (?:py:data|auto(?:class|data|exception|function)):: (\S+)$", text, re.MULTILINE)
+    entries = [
+        entry if entry.startswith("asyncgrad.") else f"{module}.{entry}"
+        for text in reference.pages().values()
+        for module in re.findall(r"^\.\. py:(?:current)?module:: (\S+)$", text, re.MULTILINE)
+        for entry in re.findall(r"^\.\. (?:py:data|auto(?:class|data|exception|function)):: (\S+)$", text, re.MULTILINE)
+    ]
 
     assert sorted(entries) == sorted(reference.public_names())
     assert len(entries) > 1_500

@@ -120,3 +120,57 @@ def test_the_site_shows_a_notebook_with_its_outputs(site: Path, tmp_path: Path) 
     assert found["fits"]
     assert found["panels"] >= 9
     assert picture.stat().st_size > 50_000
+
+
+#: Says how a page is laid out, which of its parts are there, and what it has asked of other machines.
+PARTS = """
+const blocks = [...document.querySelectorAll("div.highlight > pre")];
+document.body.dataset.said = JSON.stringify({
+  width: window.innerWidth,
+  fits: document.documentElement.scrollWidth <= window.innerWidth,
+  wide: blocks.filter(one => one.scrollWidth > one.clientWidth).length,
+  uncopied: blocks.filter(one => !one.parentNode.querySelector("button.copy")).length,
+  blocks: blocks.length,
+  icon: document.querySelector("link[rel~=icon]")?.getAttribute("href") ?? "",
+  card: [...document.querySelectorAll("meta[property^='og:']")].map(one => one.getAttribute("property")).sort(),
+  elsewhere: performance.getEntriesByType("resource").map(one => one.name).filter(one => !one.startsWith("file:")),
+});
+"""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("width", [1400, 500])
+def test_pages_hold_their_code_in_the_column_and_ask_nothing_of_other_machines(
+    site: Path, tmp_path: Path, width: int
+) -> None:
+    script = f'window.addEventListener("load", () => {{ {PARTS} }});'
+    page = with_script(site / "tutorial.html", script, site / "parts.html")
+    found = json.loads(said(run_page(page, tmp_path / "a", "--dump-dom", f"--window-size={width},900")))
+
+    assert found.pop("blocks") > 10
+    assert found == {
+        "width": width,
+        "fits": True,
+        "wide": 0 if width == 1400 else found["wide"],
+        "uncopied": 0,
+        "icon": "_static/favicon.svg",
+        "card": ["og:description", "og:site_name", "og:title", "og:type"],
+        "elsewhere": [],
+    }
+
+
+@pytest.mark.timeout(300)
+def test_a_picture_is_dark_on_a_dark_page(site: Path, tmp_path: Path) -> None:
+    script = """
+    const filter = () => getComputedStyle(document.querySelector("img[src$='.svg']")).filter;
+    window.addEventListener("load", () => {
+      const seen = {};
+      for (const theme of ["light", "dark"]) { document.body.dataset.theme = theme; seen[theme] = filter(); }
+      document.body.dataset.said = JSON.stringify(seen);
+    });
+    """
+    page = with_script(site / "index.html", script, site / "dark.html")
+    found = json.loads(said(run_page(page, tmp_path / "a", "--dump-dom")))
+
+    assert found["light"] == "none"
+    assert found["dark"].startswith("invert(")

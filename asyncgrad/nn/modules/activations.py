@@ -87,7 +87,13 @@ class _Pointwise(Module):
 
 @final
 class ReLU(_Pointwise):
-    """Computes `nn.relu`. Source: torch.nn.ReLU."""
+    """Computes `nn.relu`.
+
+    Args:
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.ReLU.
+    """
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.relu(input)`."""
@@ -96,7 +102,14 @@ class ReLU(_Pointwise):
 
 @final
 class LeakyReLU(_Pointwise):
-    """Computes `nn.leaky_relu`. Source: torch.nn.LeakyReLU."""
+    """Computes `nn.leaky_relu`.
+
+    Args:
+        negative_slope: the slope for negative numbers.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.LeakyReLU.
+    """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -113,7 +126,14 @@ class LeakyReLU(_Pointwise):
 
 @final
 class ELU(_Pointwise):
-    """Computes `nn.elu`. Source: torch.nn.ELU."""
+    """Computes `nn.elu`.
+
+    Args:
+        alpha: the function tends to `-alpha` at minus infinity.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.ELU.
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -130,7 +150,13 @@ class ELU(_Pointwise):
 
 @final
 class GELU(Module):
-    """Computes `nn.gelu`. Source: torch.nn.GELU."""
+    """Computes `nn.gelu`.
+
+    Args:
+        approximate: "none" for the exact function, "tanh" for `x * (1 + tanh(...)) / 2`.
+
+    Source: torch.nn.GELU.
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         self.approximate = approximate
@@ -146,7 +172,13 @@ class GELU(Module):
 
 @final
 class SiLU(_Pointwise):
-    """Computes `nn.silu`. Source: torch.nn.SiLU."""
+    """Computes `nn.silu`.
+
+    Args:
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.SiLU.
+    """
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.silu(input)`."""
@@ -173,7 +205,14 @@ class Tanh(Module):
 
 @final
 class Softplus(Module):
-    """Computes `nn.softplus`. Source: torch.nn.Softplus."""
+    """Computes `nn.softplus`.
+
+    Args:
+        beta: how sharply the function bends at 0; not 0.
+        threshold: if `beta * x` is above it, the result is x itself.
+
+    Source: torch.nn.Softplus.
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         self.beta: float = beta
@@ -190,7 +229,13 @@ class Softplus(Module):
 
 @final
 class Softmax(Module):
-    """Computes `nn.softmax` along the axis `dim`. Source: torch.nn.Softmax."""
+    """Computes `nn.softmax` along the axis `dim`.
+
+    Args:
+        dim: the axis along which the results sum to 1.
+
+    Source: torch.nn.Softmax.
+    """
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
@@ -206,7 +251,13 @@ class Softmax(Module):
 
 @final
 class LogSoftmax(Module):
-    """Computes `nn.log_softmax` along the axis `dim`. Source: torch.nn.LogSoftmax."""
+    """Computes `nn.log_softmax` along the axis `dim`.
+
+    Args:
+        dim: the axis along which the exponentials of the results sum to 1.
+
+    Source: torch.nn.LogSoftmax.
+    """
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
@@ -222,7 +273,13 @@ class LogSoftmax(Module):
 
 @final
 class ReLU6(_Pointwise):
-    """Computes `nn.relu6`. Source: torch.nn.ReLU6."""
+    """Computes `nn.relu6`.
+
+    Args:
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.ReLU6.
+    """
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.relu6(input)`."""
@@ -231,7 +288,15 @@ class ReLU6(_Pointwise):
 
 @final
 class Hardtanh(_Pointwise):
-    """Computes `nn.hardtanh`. Source: torch.nn.Hardtanh."""
+    """Computes `nn.hardtanh`.
+
+    Args:
+        min_val: the least result.
+        max_val: the largest result.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.Hardtanh.
+    """
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -251,7 +316,13 @@ class Hardtanh(_Pointwise):
 
 @final
 class Hardsigmoid(_Pointwise):
-    """Computes `nn.hardsigmoid`. Source: torch.nn.Hardsigmoid."""
+    """Computes `nn.hardsigmoid`.
+
+    Args:
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.Hardsigmoid.
+    """
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.hardsigmoid(input)`."""
@@ -260,7 +331,13 @@ class Hardsigmoid(_Pointwise):
 
 @final
 class Hardswish(_Pointwise):
-    """Computes `nn.hardswish`. Source: torch.nn.Hardswish."""
+    """Computes `nn.hardswish`.
+
+    Args:
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.Hardswish.
+    """
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.hardswish(input)`."""
@@ -269,7 +346,13 @@ class Hardswish(_Pointwise):
 
 @final
 class Hardshrink(Module):
-    """Computes `nn.hardshrink`. Source: torch.nn.Hardshrink."""
+    """Computes `nn.hardshrink`.
+
+    Args:
+        lambd: the least absolute value that is kept.
+
+    Source: torch.nn.Hardshrink.
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         self.lambd = lambd
@@ -285,7 +368,13 @@ class Hardshrink(Module):
 
 @final
 class Softshrink(Module):
-    """Computes `nn.softshrink`. Source: torch.nn.Softshrink."""
+    """Computes `nn.softshrink`.
+
+    Args:
+        lambd: by how much values move towards 0; not negative.
+
+    Source: torch.nn.Softshrink.
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         self.lambd = lambd
@@ -301,7 +390,15 @@ class Softshrink(Module):
 
 @final
 class Threshold(_Pointwise):
-    """Computes `nn.threshold`. Source: torch.nn.Threshold."""
+    """Computes `nn.threshold`.
+
+    Args:
+        threshold: what a value must be above to be kept.
+        value: what stands in the place of the others.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.Threshold.
+    """
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -319,7 +416,13 @@ class Threshold(_Pointwise):
 
 @final
 class Mish(_Pointwise):
-    """Computes `nn.mish`. Source: torch.nn.Mish."""
+    """Computes `nn.mish`.
+
+    Args:
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.Mish.
+    """
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.mish(input)`."""
@@ -328,7 +431,13 @@ class Mish(_Pointwise):
 
 @final
 class SELU(_Pointwise):
-    """Computes `nn.selu`. Source: torch.nn.SELU."""
+    """Computes `nn.selu`.
+
+    Args:
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.SELU.
+    """
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.selu(input)`."""
@@ -337,7 +446,14 @@ class SELU(_Pointwise):
 
 @final
 class CELU(_Pointwise):
-    """Computes `nn.celu`. Source: torch.nn.CELU."""
+    """Computes `nn.celu`.
+
+    Args:
+        alpha: the function tends to `-alpha` at minus infinity; not 0.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.CELU.
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -381,7 +497,13 @@ class Tanhshrink(Module):
 
 @final
 class GLU(Module):
-    """Computes `nn.glu` along the axis `dim`. Source: torch.nn.GLU."""
+    """Computes `nn.glu` along the axis `dim`.
+
+    Args:
+        dim: the axis to halve, which has an even length.
+
+    Source: torch.nn.GLU.
+    """
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
@@ -397,7 +519,13 @@ class GLU(Module):
 
 @final
 class Softmin(Module):
-    """Computes `nn.softmin` along the axis `dim`. Source: torch.nn.Softmin."""
+    """Computes `nn.softmin` along the axis `dim`.
+
+    Args:
+        dim: the axis along which the results sum to 1.
+
+    Source: torch.nn.Softmin.
+    """
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
@@ -431,7 +559,15 @@ class Softmax2d(Module):
 
 @final
 class RReLU(_Pointwise):
-    """Computes `nn.rrelu`, with random slopes in a training and their mean after `eval()`. Source: torch.nn.RReLU."""
+    """Computes `nn.rrelu`, with random slopes in a training and their mean after `eval()`.
+
+    Args:
+        lower: the least slope.
+        upper: the largest slope.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
+    Source: torch.nn.RReLU.
+    """
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__(inplace)

@@ -191,6 +191,9 @@ class Sequential(_NumberedModules):
 class ModuleList(_NumberedModules):
     """A list of modules, whose parameters are those of the module that has it.
 
+    Args:
+        modules: the modules, in order; None for an empty list.
+
     Source: torch.nn.ModuleList.
     """
 
@@ -251,6 +254,9 @@ class _NamedParts(Module, Generic[Part]):
 @final
 class ModuleDict(_NamedParts[Module]):
     """A dict of modules, whose parameters are those of the module that has it.
+
+    Args:
+        modules: modules by name, or pairs of a name and a module; None for an empty dict.
 
     Source: torch.nn.ModuleDict.
     """

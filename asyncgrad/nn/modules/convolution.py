@@ -269,7 +269,19 @@ class TransposedConvolution(Convolution):
 class ConvTranspose1d(TransposedConvolution):
     """The gradient of a `Conv1d` from out_channels to in_channels, as a layer: it makes sequences longer.
 
-    Its arguments are those of Conv1d, and `output_padding`: elements added at the end.
+    Args:
+        in_channels: channels of the sequences.
+        out_channels: the number of filters.
+        kernel_size: the length of a filter.
+        stride: steps of a filter in the output.
+        padding: elements left out on each side.
+        output_padding: elements added at the end.
+        groups: the number of groups of channels and filters.
+        bias: add a bias for each filter.
+        dilation: steps between the elements of a filter.
+        padding_mode: "zeros"; there is no other.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Source: torch.nn.ConvTranspose1d.
 
@@ -293,7 +305,19 @@ class ConvTranspose1d(TransposedConvolution):
 class ConvTranspose2d(TransposedConvolution):
     """The gradient of a `Conv2d` from out_channels to in_channels, as a layer: it makes images larger.
 
-    Its arguments are those of Conv2d, and `output_padding`: rows and columns added below and to the right.
+    Args:
+        in_channels: channels of the images.
+        out_channels: the number of filters.
+        kernel_size: height and width of a filter, an int or a pair.
+        stride: steps of a filter in the output, an int or a pair.
+        padding: rows and columns left out on each side, an int or a pair.
+        output_padding: rows and columns added below and to the right, an int or a pair.
+        groups: the number of groups of channels and filters.
+        bias: add a bias for each filter.
+        dilation: steps between the elements of a filter, an int or a pair.
+        padding_mode: "zeros"; there is no other.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Source: torch.nn.ConvTranspose2d.
 

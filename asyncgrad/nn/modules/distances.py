@@ -18,7 +18,14 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 @final
 class CosineSimilarity(Module):
-    """Computes `nn.cosine_similarity` along the axis `dim`. Source: torch.nn.CosineSimilarity."""
+    """Computes `nn.cosine_similarity` along the axis `dim`.
+
+    Args:
+        dim: the axis of the vectors' elements.
+        eps: the least length to divide by.
+
+    Source: torch.nn.CosineSimilarity.
+    """
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         self.dim: int = dim
@@ -35,7 +42,15 @@ class CosineSimilarity(Module):
 
 @final
 class PairwiseDistance(Module):
-    """Computes `nn.pairwise_distance`, whose options are this class's. Source: torch.nn.PairwiseDistance."""
+    """Computes `nn.pairwise_distance`, whose options are this class's.
+
+    Args:
+        p: the order of the norm.
+        eps: added to each difference, so that that of equal vectors has a derivative.
+        keepdim: keep the axis of the features, with length 1.
+
+    Source: torch.nn.PairwiseDistance.
+    """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         self.norm: float = p

@@ -47,6 +47,7 @@ class Dropout(_Dropout):
 
     Args:
         p: the probability.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
 
     Source: torch.nn.Dropout.
 
@@ -82,6 +83,10 @@ class _ChannelDropout(_Dropout):
 class Dropout1d(_ChannelDropout):
     """In a training, sets each channel of shape `(length,)` to 0 with probability p, and divides the others by 1 - p.
 
+    Args:
+        p: the probability.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
     Source: torch.nn.Dropout1d.
     """
 
@@ -91,6 +96,10 @@ class Dropout1d(_ChannelDropout):
 @final
 class Dropout2d(_ChannelDropout):
     """In a training, sets each channel of shape `(height, width)` to 0 with probability p; divides others by 1 - p.
+
+    Args:
+        p: the probability.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
 
     Source: torch.nn.Dropout2d.
     """

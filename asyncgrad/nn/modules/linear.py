@@ -26,6 +26,10 @@ T = TypeVar("T")
 class Identity(Module):
     """Returns its input; takes any arguments, and ignores them.
 
+    Args:
+        *args: ignored.
+        **kwargs: ignored.
+
     Source: torch.nn.Identity.
     """
 
@@ -97,6 +101,14 @@ class Linear(Module):
 @final
 class Bilinear(Module):
     """Computes `x1 @ weight[k] @ x2 + bias[k]` for each output `k`.
+
+    Args:
+        in1_features: the size of the first input's last axis.
+        in2_features: the size of the second input's last axis.
+        out_features: the size of the output's last axis.
+        bias: add a bias for each output.
+        device: of the parameters.
+        dtype: of the parameters; None for the default one.
 
     Source: torch.nn.Bilinear.
     """

@@ -84,7 +84,13 @@ def _constant(weight: Any) -> Tensor | None:
 
 @final
 class MSELoss(_Loss):
-    """Computes `nn.mse_loss`. Source: torch.nn.MSELoss."""
+    """Computes `nn.mse_loss`.
+
+    Args:
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.MSELoss.
+    """
 
     def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.mse_loss(input, target, reduction)`."""
@@ -93,7 +99,13 @@ class MSELoss(_Loss):
 
 @final
 class L1Loss(_Loss):
-    """Computes `nn.l1_loss`. Source: torch.nn.L1Loss."""
+    """Computes `nn.l1_loss`.
+
+    Args:
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.L1Loss.
+    """
 
     def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.l1_loss(input, target, reduction)`."""
@@ -102,7 +114,15 @@ class L1Loss(_Loss):
 
 @final
 class CrossEntropyLoss(_Loss):
-    """Computes `nn.cross_entropy`, whose options are this class's. Source: torch.nn.CrossEntropyLoss.
+    """Computes `nn.cross_entropy`, whose options are this class's.
+
+    Args:
+        weight: the weight of each class, shape `(classes,)`; None for equal weights.
+        ignore_index: a label whose loss is 0.
+        reduction: "mean" (weighted, without ignored labels), "sum" or "none".
+        label_smoothing: the fraction, from 0 to 1, of the probability that is spread evenly over all classes.
+
+    Source: torch.nn.CrossEntropyLoss.
 
     Example:
         >>> import numpy as np
@@ -131,7 +151,15 @@ class CrossEntropyLoss(_Loss):
 
 @final
 class NLLLoss(_Loss):
-    """Computes `nn.nll_loss`, whose options are this class's. Source: torch.nn.NLLLoss."""
+    """Computes `nn.nll_loss`, whose options are this class's.
+
+    Args:
+        weight: the weight of each class, shape `(classes,)`; None for equal weights.
+        ignore_index: a label whose loss is 0.
+        reduction: "mean" (weighted, without ignored labels), "sum" or "none".
+
+    Source: torch.nn.NLLLoss.
+    """
 
     def __init__(self, weight: TensorLike | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -146,7 +174,15 @@ class NLLLoss(_Loss):
 
 @final
 class BCEWithLogitsLoss(_Loss):
-    """Computes `nn.binary_cross_entropy_with_logits`. Source: torch.nn.BCEWithLogitsLoss."""
+    """Computes `nn.binary_cross_entropy_with_logits`.
+
+    Args:
+        weight: the weight of each element, of a shape that broadcasts; None for equal weights.
+        reduction: "mean", "sum" or "none".
+        pos_weight: the weight of the term of t, of a shape that broadcasts; None for 1.
+
+    Source: torch.nn.BCEWithLogitsLoss.
+    """
 
     def __init__(
         self, weight: TensorLike | None = None, reduction: str = "mean", pos_weight: TensorLike | None = None
@@ -166,7 +202,14 @@ class BCEWithLogitsLoss(_Loss):
 
 @final
 class SmoothL1Loss(_Loss):
-    """Computes `nn.smooth_l1_loss`, whose options are this class's. Source: torch.nn.SmoothL1Loss."""
+    """Computes `nn.smooth_l1_loss`, whose options are this class's.
+
+    Args:
+        reduction: "mean", "sum" or "none".
+        beta: the difference up to which the loss is `difference ** 2 / (2 * beta)`; with 0, this is `l1_loss`.
+
+    Source: torch.nn.SmoothL1Loss.
+    """
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -183,7 +226,14 @@ class SmoothL1Loss(_Loss):
 
 @final
 class HuberLoss(_Loss):
-    """Computes `nn.huber_loss`, whose options are this class's. Source: torch.nn.HuberLoss."""
+    """Computes `nn.huber_loss`, whose options are this class's.
+
+    Args:
+        reduction: "mean", "sum" or "none".
+        delta: the difference from which on the loss is `delta * (abs(difference) - delta / 2)`; positive.
+
+    Source: torch.nn.HuberLoss.
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -200,7 +250,15 @@ class HuberLoss(_Loss):
 
 @final
 class KLDivLoss(_Loss):
-    """Computes `nn.kl_div`, whose options are this class's. Source: torch.nn.KLDivLoss."""
+    """Computes `nn.kl_div`, whose options are this class's.
+
+    Args:
+        reduction: "batchmean" (the sum divided by the length of the first axis, which is the divergence), "mean" (over
+            all elements), "sum" or "none".
+        log_target: whether `target` holds logarithms, too.
+
+    Source: torch.nn.KLDivLoss.
+    """
 
     _reductions = KL_REDUCTIONS
 
@@ -219,7 +277,14 @@ class KLDivLoss(_Loss):
 
 @final
 class BCELoss(_Loss):
-    """Computes `nn.binary_cross_entropy`, whose options are this class's. Source: torch.nn.BCELoss."""
+    """Computes `nn.binary_cross_entropy`, whose options are this class's.
+
+    Args:
+        weight: the weight of each element, of a shape that broadcasts; None for equal weights.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.BCELoss.
+    """
 
     def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -233,7 +298,16 @@ class BCELoss(_Loss):
 
 @final
 class PoissonNLLLoss(_Loss):
-    """Computes `nn.poisson_nll_loss`, whose options are this class's. Source: torch.nn.PoissonNLLLoss."""
+    """Computes `nn.poisson_nll_loss`, whose options are this class's.
+
+    Args:
+        log_input: False if `input` holds the expected counts themselves.
+        full: whether to add Stirling's approximation of `log(target!)` for counts above 1, which no input changes.
+        eps: added to expected counts, whose logarithm is taken.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.PoissonNLLLoss.
+    """
 
     def __init__(self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -254,7 +328,15 @@ class PoissonNLLLoss(_Loss):
 
 @final
 class GaussianNLLLoss(_Loss):
-    """Computes `nn.gaussian_nll_loss`, whose options are this class's. Source: torch.nn.GaussianNLLLoss."""
+    """Computes `nn.gaussian_nll_loss`, whose options are this class's.
+
+    Args:
+        full: whether to add the constant `log(2 pi) / 2`.
+        eps: the least variance.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.GaussianNLLLoss.
+    """
 
     def __init__(self, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -272,7 +354,14 @@ class GaussianNLLLoss(_Loss):
 
 @final
 class HingeEmbeddingLoss(_Loss):
-    """Computes `nn.hinge_embedding_loss`, whose options are this class's. Source: torch.nn.HingeEmbeddingLoss."""
+    """Computes `nn.hinge_embedding_loss`, whose options are this class's.
+
+    Args:
+        margin: the distance from which on the loss for -1 is 0.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.HingeEmbeddingLoss.
+    """
 
     def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -289,7 +378,14 @@ class HingeEmbeddingLoss(_Loss):
 
 @final
 class MarginRankingLoss(_Loss):
-    """Computes `nn.margin_ranking_loss`, whose options are this class's. Source: torch.nn.MarginRankingLoss."""
+    """Computes `nn.margin_ranking_loss`, whose options are this class's.
+
+    Args:
+        margin: by how much it should be.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.MarginRankingLoss.
+    """
 
     def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -306,7 +402,14 @@ class MarginRankingLoss(_Loss):
 
 @final
 class CosineEmbeddingLoss(_Loss):
-    """Computes `nn.cosine_embedding_loss`, whose options are this class's. Source: torch.nn.CosineEmbeddingLoss."""
+    """Computes `nn.cosine_embedding_loss`, whose options are this class's.
+
+    Args:
+        margin: the cosine up to which the loss for -1 is 0.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.CosineEmbeddingLoss.
+    """
 
     def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -323,7 +426,13 @@ class CosineEmbeddingLoss(_Loss):
 
 @final
 class SoftMarginLoss(_Loss):
-    """Computes `nn.soft_margin_loss`. Source: torch.nn.SoftMarginLoss."""
+    """Computes `nn.soft_margin_loss`.
+
+    Args:
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.SoftMarginLoss.
+    """
 
     def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.soft_margin_loss(input, target)` with the options."""
@@ -332,7 +441,13 @@ class SoftMarginLoss(_Loss):
 
 @final
 class MultiLabelMarginLoss(_Loss):
-    """Computes `nn.multilabel_margin_loss`. Source: torch.nn.MultiLabelMarginLoss."""
+    """Computes `nn.multilabel_margin_loss`.
+
+    Args:
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.MultiLabelMarginLoss.
+    """
 
     def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.multilabel_margin_loss(input, target)` with the options."""
@@ -341,7 +456,14 @@ class MultiLabelMarginLoss(_Loss):
 
 @final
 class MultiLabelSoftMarginLoss(_Loss):
-    """Computes `nn.multilabel_soft_margin_loss`, with its options. Source: torch.nn.MultiLabelSoftMarginLoss."""
+    """Computes `nn.multilabel_soft_margin_loss`, with its options.
+
+    Args:
+        weight: the weight of each class, of a shape that broadcasts; None for 1.
+        reduction: "mean", "sum" or "none", over the samples.
+
+    Source: torch.nn.MultiLabelSoftMarginLoss.
+    """
 
     def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -355,7 +477,17 @@ class MultiLabelSoftMarginLoss(_Loss):
 
 @final
 class TripletMarginLoss(_Loss):
-    """Computes `nn.triplet_margin_loss`, whose options are this class's. Source: torch.nn.TripletMarginLoss."""
+    """Computes `nn.triplet_margin_loss`, whose options are this class's.
+
+    Args:
+        margin: by how much the negative should be farther away than the positive.
+        p: the order of the norm.
+        eps: added to differences.
+        swap: take the distance of the negative from the positive where that is less than from the anchor.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.TripletMarginLoss.
+    """
 
     def __init__(
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
@@ -417,7 +549,16 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 @final
 class MultiMarginLoss(_Loss):
-    """Computes `nn.multi_margin_loss`, whose options are this class's. Source: torch.nn.MultiMarginLoss."""
+    """Computes `nn.multi_margin_loss`, whose options are this class's.
+
+    Args:
+        p: 1 or 2.
+        margin: by how much the score of the right class should be above the others.
+        weight: the weight of each class, shape `(classes,)`; None for 1.
+        reduction: "mean" (also with weights, over the number of samples), "sum" or "none".
+
+    Source: torch.nn.MultiMarginLoss.
+    """
 
     def __init__(
         self, p: int = 1, margin: float = 1.0, weight: TensorLike | None = None, reduction: str = "mean"

@@ -197,7 +197,17 @@ class BatchNorm1d(BatchNorm):
 
 @final
 class BatchNorm2d(BatchNorm):
-    """Normalize each channel of a batch of images, shape `(n, num_features, height, width)`: see BatchNorm1d.
+    """Normalize each channel of a batch of images, shape `(n, num_features, height, width)`.
+
+    Args:
+        num_features: features, or channels.
+        eps: added to the variance.
+        momentum: the weight of a batch in the running statistics; None for their plain mean.
+        affine: multiply by a weight that is learned, and add a bias.
+        track_running_stats: keep running statistics; without them, evaluation normalizes by those of the batch.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: add a bias, if affine.
 
     Source: torch.nn.BatchNorm2d.
 
@@ -289,7 +299,15 @@ class InstanceNorm1d(InstanceNorm):
 class InstanceNorm2d(InstanceNorm):
     """Normalize each channel of each image, shape `(n, num_features, height, width)` or without n.
 
-    Its arguments are those of InstanceNorm1d.
+    Args:
+        num_features: channels.
+        eps: added to the variance.
+        momentum: the weight of a batch in the running statistics.
+        affine: multiply by a weight that is learned, and add a bias.
+        track_running_stats: keep running statistics, by which evaluation normalizes.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: add a bias, if affine.
 
     Source: torch.nn.InstanceNorm2d.
 

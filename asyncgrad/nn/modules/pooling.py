@@ -98,14 +98,36 @@ class _MaxPool(_Pool):
 
 @final
 class MaxPool1d(_MaxPool):
-    """Computes `nn.max_pool1d`, whose options are this class's. Source: torch.nn.MaxPool1d."""
+    """Computes `nn.max_pool1d`, whose options are this class's.
+
+    Args:
+        kernel_size: length of the window.
+        stride: steps of the window; None for the kernel's size.
+        padding: how many times minus infinity on each side, at most half the kernel.
+        dilation: steps between the elements of the window.
+        return_indices: return the positions of the maxima too.
+        ceil_mode: let the last window reach beyond the sequence, if it begins inside.
+
+    Source: torch.nn.MaxPool1d.
+    """
 
     _pool = max_pool1d
 
 
 @final
 class MaxPool2d(_MaxPool):
-    """Computes `nn.max_pool2d`, whose options are this class's. Source: torch.nn.MaxPool2d."""
+    """Computes `nn.max_pool2d`, whose options are this class's.
+
+    Args:
+        kernel_size: height and width of the window, an int or a pair.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        padding: rows and columns of minus infinity on each side, an int or a pair, at most half the kernel.
+        dilation: steps between the elements of the window, an int or a pair.
+        return_indices: return the positions of the maxima too: their numbers in each image, row by row.
+        ceil_mode: let the last windows reach beyond the image, if they begin inside.
+
+    Source: torch.nn.MaxPool2d.
+    """
 
     _pool = max_pool2d
 
@@ -119,7 +141,17 @@ class MaxPool3d(_MaxPool):
 
 @final
 class AvgPool1d(_Pool):
-    """Computes `nn.avg_pool1d`, whose options are this class's. Source: torch.nn.AvgPool1d."""
+    """Computes `nn.avg_pool1d`, whose options are this class's.
+
+    Args:
+        kernel_size: length of the window.
+        stride: steps of the window; None for the kernel's size.
+        padding: zeros on each side, at most half the kernel.
+        ceil_mode: let the last window reach beyond the sequence, if it begins inside.
+        count_include_pad: count the padding's zeros in the mean.
+
+    Source: torch.nn.AvgPool1d.
+    """
 
     def __init__(
         self,
@@ -179,7 +211,18 @@ class _DividedPool(_Pool):
 
 @final
 class AvgPool2d(_DividedPool):
-    """Computes `nn.avg_pool2d`, whose options are this class's. Source: torch.nn.AvgPool2d."""
+    """Computes `nn.avg_pool2d`, whose options are this class's.
+
+    Args:
+        kernel_size: height and width of the window, an int or a pair.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        padding: rows and columns of zeros on each side, an int or a pair, at most half the kernel.
+        ceil_mode: let the last windows reach beyond the image, if they begin inside.
+        count_include_pad: count the padding's zeros in the mean.
+        divisor_override: divide each sum by this number rather than by the count.
+
+    Source: torch.nn.AvgPool2d.
+    """
 
     _pool = avg_pool2d
 

@@ -334,7 +334,16 @@ class RNN(_HiddenStateLayer):
 class GRU(_HiddenStateLayer):
     """A gated recurrent unit over sequences, with PyTorch's order of gates: reset, update, new.
 
-    Its arguments are those of RNN, without `nonlinearity`.
+    Args:
+        input_size: features of each element.
+        hidden_size: features of the hidden state.
+        num_layers: how many layers, each over the hidden states of the one before.
+        bias: add biases.
+        batch_first: the input and the output have the shape `(n, length, features)`, not `(length, n, features)`.
+        dropout: the probability with which an element between two layers is dropped in training.
+        bidirectional: run a second network over each sequence from its end.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Source: torch.nn.GRU; K. Cho et al., "Learning phrase representations using RNN encoder-decoder" (2014).
 
@@ -354,11 +363,18 @@ class GRU(_HiddenStateLayer):
 class LSTM(RecurrentLayer):
     """Long short-term memory over sequences, with PyTorch's order of gates: input, forget, cell, output.
 
-    Its arguments are those of RNN, without `nonlinearity`.
-
     Args:
+        input_size: features of each element.
+        hidden_size: features of the hidden state.
+        num_layers: how many layers, each over the hidden states of the one before.
+        bias: add biases.
+        batch_first: the input and the output have the shape `(n, length, features)`, not `(length, n, features)`.
+        dropout: the probability with which an element between two layers is dropped in training.
+        bidirectional: run a second network over each sequence from its end.
         proj_size: multiply each hidden state by a matrix, so that it has so many features, fewer than `hidden_size`; 0
             for no such matrix.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Source: torch.nn.LSTM; S. Hochreiter and J. Schmidhuber, "Long short-term memory" (1997).
 
@@ -522,7 +538,14 @@ class RNNCell(RecurrentCell):
 
 @final
 class GRUCell(RecurrentCell):
-    """One step of a gated recurrent unit: see GRU. Its arguments are those of RNNCell, without `nonlinearity`.
+    """One step of a gated recurrent unit: see GRU.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the hidden state.
+        bias: add biases.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Source: torch.nn.GRUCell.
 
@@ -543,7 +566,14 @@ class GRUCell(RecurrentCell):
 
 @final
 class LSTMCell(RecurrentCell):
-    """One step of long short-term memory: see LSTM. Its arguments are those of RNNCell, without `nonlinearity`.
+    """One step of long short-term memory: see LSTM.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the hidden state.
+        bias: add biases.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Source: torch.nn.LSTMCell.
 

@@ -20,6 +20,10 @@ __all__ = ["ChannelShuffle", "Flatten", "PixelShuffle", "PixelUnshuffle", "Unfla
 class Flatten(Module):
     """Joins the axes from `start_dim` to `end_dim` to one.
 
+    Args:
+        start_dim: the first of the axes.
+        end_dim: the last of them.
+
     Source: torch.nn.Flatten.
 
     Example:
@@ -61,6 +65,10 @@ class Flatten(Module):
 @final
 class Unflatten(Module):
     """Splits an axis into several.
+
+    Args:
+        dim: the axis, as a number.
+        unflattened_size: the lengths of the new axes, one of which may be -1.
 
     Source: torch.nn.Unflatten.
     """

@@ -144,7 +144,18 @@ class TransformerEncoderLayer(TransformerLayer):
 class TransformerDecoderLayer(TransformerLayer):
     """Self-attention, attention to the result of an encoder, and a network of two linear maps.
 
-    Its arguments are those of TransformerEncoderLayer.
+    Args:
+        d_model: features.
+        nhead: the number of heads.
+        dim_feedforward: features between the two linear maps.
+        dropout: the probability with which elements are dropped in training.
+        activation: "relu", "gelu" or a function.
+        layer_norm_eps: of the layer normalizations.
+        batch_first: arrays have the shape `(n, length, d_model)`, not `(length, n, d_model)`.
+        norm_first: normalize before attention and network, not after.
+        bias: add biases.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Source: torch.nn.TransformerDecoderLayer.
 

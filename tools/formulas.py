@@ -1,0 +1,267 @@
+"""The formula of each layer, loss and optimizer, in LaTeX, which the reference shows beneath its first sentence.
+
+Docstrings say the same in words and in code, as `help` prints them. The site has them as MathML, which browsers show
+without a script and without a network: `as_mathml`.
+"""
+
+from __future__ import annotations
+
+from docutils.utils.math.latex2mathml import tex2mathml
+
+__all__ = ["FORMULAS", "WITHOUT", "as_mathml", "formula_of"]
+
+_CONVOLUTION = (
+    r"\text{output}_{n,k,i} = b_k + \sum_{c} \sum_{a} W_{k,c,a} \, x_{n,\,c,\;i \cdot \text{stride} + a \cdot "
+    r"\text{dilation} - \text{padding}}"
+)
+_CONVOLUTION_2 = (
+    r"\text{output}_{n,k,i,j} = b_k + \sum_{c} \sum_{a,\,b} W_{k,c,a,b} \, x_{n,\,c,\;i s_1 + a d_1 - p_1,\;"
+    r"j s_2 + b d_2 - p_2}"
+)
+_TRANSPOSED = (
+    r"\text{output}_{n,k,j} = b_k + \sum_{c} \; \sum_{i \cdot \text{stride} + a \cdot \text{dilation} - "
+    r"\text{padding} = j} W_{c,k,a} \, x_{n,c,i}"
+)
+_TRANSPOSED_2 = (
+    r"\text{output}_{n,k,u,v} = b_k + \sum_{c} \; \sum_{i s_1 + a d_1 - p_1 = u} \; \sum_{j s_2 + b d_2 - p_2 = v} "
+    r"W_{c,k,a,b} \, x_{n,c,i,j}"
+)
+_NORMALIZED = r"y = \frac{x - \operatorname{mean}(x)}{\sqrt{\operatorname{var}(x) + \varepsilon}} \cdot w + b"
+_AVERAGE = r"y_i = \frac{1}{|K_i|} \sum_{j \in K_i} x_j, \qquad K_i \text{ the window of } i"
+_MAXIMUM = r"y_i = \max_{j \in K_i} x_j, \qquad K_i \text{ the window of } i"
+_ADAPTIVE = r"K_i = \left\{ \lfloor i n / m \rfloor, \ldots, \lceil (i + 1) n / m \rceil - 1 \right\}"
+_ADAPTIVE_AVERAGE = rf"y_i = \frac{{1}}{{|K_i|}} \sum_{{j \in K_i}} x_j, \qquad {_ADAPTIVE}"
+_ADAPTIVE_MAXIMUM = rf"y_i = \max_{{j \in K_i}} x_j, \qquad {_ADAPTIVE}"
+_DROPOUT = (
+    r"y = \frac{m \odot x}{1 - p}, \qquad m_{MEMBERS} \sim \operatorname{Bernoulli}(1 - p) \text{ for each MEMBER}"
+)
+_RNN = r"h_t = \tanh(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})"
+_GRU = (
+    r"\begin{aligned} r_t &= \sigma(W_{ir} x_t + b_{ir} + W_{hr} h_{t-1} + b_{hr}) \\"
+    r" z_t &= \sigma(W_{iz} x_t + b_{iz} + W_{hz} h_{t-1} + b_{hz}) \\"
+    r" n_t &= \tanh(W_{in} x_t + b_{in} + r_t \odot (W_{hn} h_{t-1} + b_{hn})) \\"
+    r" h_t &= (1 - z_t) \odot n_t + z_t \odot h_{t-1} \end{aligned}"
+)
+_LSTM = (
+    r"\begin{aligned} i_t &= \sigma(W_{ii} x_t + b_{ii} + W_{hi} h_{t-1} + b_{hi}) \\"
+    r" f_t &= \sigma(W_{if} x_t + b_{if} + W_{hf} h_{t-1} + b_{hf}) \\"
+    r" g_t &= \tanh(W_{ig} x_t + b_{ig} + W_{hg} h_{t-1} + b_{hg}) \\"
+    r" o_t &= \sigma(W_{io} x_t + b_{io} + W_{ho} h_{t-1} + b_{ho}) \\"
+    r" c_t &= f_t \odot c_{t-1} + i_t \odot g_t \\"
+    r" h_t &= o_t \odot \tanh(c_t) \end{aligned}"
+)
+_SOFTMAX = r"y_i = \frac{e^{x_i}}{\sum_j e^{x_j}}"
+
+
+def _by_name(mathematics: dict[str, str]) -> dict[str, str]:
+    """Return the table with an entry for each of the names, separated by blanks, that a key has."""
+    return {name: formula for names, formula in mathematics.items() for name in names.split()}
+
+
+#: By the name within `nn` or `optim`. Of a loss, that of one element or sample: `reduction` makes one number of all.
+FORMULAS = _by_name(
+    {
+        # Activations.
+        "relu ReLU": r"y = \max(x, 0)",
+        "relu6 ReLU6": r"y = \min(\max(x, 0), 6)",
+        "leaky_relu LeakyReLU": r"y = \begin{cases} x & x > 0 \\ \text{negative_slope} \cdot x & x \le 0 \end{cases}",
+        "prelu PReLU": r"y = \begin{cases} x & x > 0 \\ w x & x \le 0 \end{cases}",
+        "rrelu RReLU": (
+            r"y = \begin{cases} x & x > 0 \\ a x & x \le 0 \end{cases}, \qquad a \sim U(\text{lower}, \text{upper})"
+        ),
+        "elu ELU": r"y = \begin{cases} x & x > 0 \\ \alpha (e^x - 1) & x \le 0 \end{cases}",
+        "celu CELU": r"y = \begin{cases} x & x > 0 \\ \alpha (e^{x / \alpha} - 1) & x \le 0 \end{cases}",
+        "selu SELU": (
+            r"y = s \begin{cases} x & x > 0 \\ \alpha (e^x - 1) & x \le 0 \end{cases}, \qquad "
+            r"s \approx 1.0507, \; \alpha \approx 1.6733"
+        ),
+        "gelu GELU": r"y = x \, \Phi(x) = \frac{x}{2} \left( 1 + \operatorname{erf} \frac{x}{\sqrt{2}} \right)",
+        "silu SiLU": r"y = x \, \sigma(x) = \frac{x}{1 + e^{-x}}",
+        "mish Mish": r"y = x \tanh(\log(1 + e^x))",
+        "sigmoid Sigmoid": r"y = \sigma(x) = \frac{1}{1 + e^{-x}}",
+        "logsigmoid LogSigmoid": r"y = \log \sigma(x) = -\log(1 + e^{-x})",
+        "hardsigmoid Hardsigmoid": r"y = \min\left(\max\left(\frac{x}{6} + \frac{1}{2}, 0\right), 1\right)",
+        "hardswish Hardswish": r"y = x \min\left(\max\left(\frac{x}{6} + \frac{1}{2}, 0\right), 1\right)",
+        "tanh Tanh": r"y = \tanh(x) = \frac{e^x - e^{-x}}{e^x + e^{-x}}",
+        "tanhshrink Tanhshrink": r"y = x - \tanh(x)",
+        "hardtanh Hardtanh": r"y = \min(\max(x, \text{min_val}), \text{max_val})",
+        "softplus Softplus": r"y = \frac{1}{\beta} \log(1 + e^{\beta x})",
+        "softsign Softsign": r"y = \frac{x}{1 + |x|}",
+        "hardshrink Hardshrink": r"y = \begin{cases} x & |x| > \lambda \\ 0 & |x| \le \lambda \end{cases}",
+        "softshrink Softshrink": r"y = \operatorname{sign}(x) \max(|x| - \lambda, 0)",
+        "threshold Threshold": (
+            r"y = \begin{cases} x & x > \text{threshold} \\ \text{value} & x \le \text{threshold} \end{cases}"
+        ),
+        "softmax Softmax Softmax2d": _SOFTMAX,
+        "log_softmax LogSoftmax": r"y_i = \log \frac{e^{x_i}}{\sum_j e^{x_j}} = x_i - \log \sum_j e^{x_j}",
+        "softmin Softmin": r"y_i = \frac{e^{-x_i}}{\sum_j e^{-x_j}}",
+        "glu GLU": r"y = a \, \sigma(b), \qquad x = [a, b] \text{ along the axis}",
+        # Linear maps, convolutions, windows.
+        "linear Linear": r"y = x W^{\mathsf T} + b",
+        "Bilinear": r"y_k = x_1^{\mathsf T} W_k \, x_2 + b_k",
+        "Identity": r"y = x",
+        "conv1d Conv1d": _CONVOLUTION,
+        "conv2d Conv2d": _CONVOLUTION_2,
+        "conv_transpose1d ConvTranspose1d": _TRANSPOSED,
+        "conv_transpose2d ConvTranspose2d": _TRANSPOSED_2,
+        "avg_pool1d avg_pool2d AvgPool1d AvgPool2d": _AVERAGE,
+        "max_pool1d max_pool2d MaxPool1d MaxPool2d": _MAXIMUM,
+        "adaptive_avg_pool1d adaptive_avg_pool2d AdaptiveAvgPool1d AdaptiveAvgPool2d": _ADAPTIVE_AVERAGE,
+        "adaptive_max_pool1d adaptive_max_pool2d AdaptiveMaxPool1d AdaptiveMaxPool2d": _ADAPTIVE_MAXIMUM,
+        "dropout Dropout": _DROPOUT.replace("MEMBERS", "i").replace("MEMBER", "element"),
+        "Dropout1d Dropout2d": _DROPOUT.replace("MEMBERS", "c").replace("MEMBER", "channel"),
+        "embedding Embedding": r"y_{i} = W_{\text{indices}_i}",
+        "one_hot": r"y_{i,k} = \begin{cases} 1 & k = \text{labels}_i \\ 0 & \text{otherwise} \end{cases}",
+        # Normalization and distances.
+        "batch_norm layer_norm group_norm instance_norm BatchNorm1d BatchNorm2d LayerNorm GroupNorm InstanceNorm1d "
+        "InstanceNorm2d": _NORMALIZED,
+        "rms_norm RMSNorm": r"y = \frac{x}{\sqrt{\operatorname{mean}(x^2) + \varepsilon}} \cdot w",
+        "normalize": r"y = \frac{x}{\max({\lVert x \rVert}_p, \varepsilon)}",
+        "cosine_similarity CosineSimilarity": (
+            r"y = \frac{x_1 \cdot x_2}{\max({\lVert x_1 \rVert}_2, \varepsilon) \, \max({\lVert x_2 \rVert}_2, "
+            r"\varepsilon)}"
+        ),
+        "pairwise_distance PairwiseDistance": r"d(x_1, x_2) = {\lVert x_1 - x_2 + \varepsilon \rVert}_p",
+        # Attention, recurrence, transformers.
+        "scaled_dot_product_attention": (
+            r"y = \operatorname{softmax}\left(\frac{Q K^{\mathsf T}}{\sqrt{d}} + \text{mask}\right) V"
+        ),
+        "MultiheadAttention": (
+            r"\begin{aligned} y &= [\text{head}_1, \ldots, \text{head}_h] \, W_O^{\mathsf T} + b_O \\ \text{head}_i &= "
+            r"\operatorname{softmax}\left(\frac{Q_i K_i^{\mathsf T}}{\sqrt{d / h}} + \text{mask}\right) V_i "
+            r"\end{aligned}"
+        ),
+        "RNN RNNCell": _RNN,
+        "GRU GRUCell": _GRU,
+        "LSTM LSTMCell": _LSTM,
+        "TransformerEncoderLayer": (
+            r"\begin{aligned} z &= \operatorname{norm}(x + \operatorname{attention}(x, x, x)) \\"
+            r" y &= \operatorname{norm}(z + W_2 \, \text{activation}(W_1 z + b_1) + b_2) \end{aligned}"
+        ),
+        "TransformerDecoderLayer": (
+            r"\begin{aligned} u &= \operatorname{norm}(x + \operatorname{attention}(x, x, x)) \\"
+            r" z &= \operatorname{norm}(u + \operatorname{attention}(u, \text{memory}, \text{memory})) \\"
+            r" y &= \operatorname{norm}(z + W_2 \, \text{activation}(W_1 z + b_1) + b_2) \end{aligned}"
+        ),
+        "TransformerEncoder TransformerDecoder": (
+            r"y = \operatorname{norm}(\text{layer}_N(\cdots \text{layer}_2(\text{layer}_1(x))))"
+        ),
+        # Losses.
+        "mse_loss MSELoss": r"\ell = (x - t)^2",
+        "l1_loss L1Loss": r"\ell = |x - t|",
+        "smooth_l1_loss SmoothL1Loss": (
+            r"\ell = \begin{cases} \frac{1}{2 \beta} (x - t)^2 & |x - t| < \beta \\ |x - t| - \frac{\beta}{2} & "
+            r"\text{otherwise} \end{cases}"
+        ),
+        "huber_loss HuberLoss": (
+            r"\ell = \begin{cases} \frac{1}{2} (x - t)^2 & |x - t| \le \delta \\ \delta \left(|x - t| - "
+            r"\frac{\delta}{2}\right) & \text{otherwise} \end{cases}"
+        ),
+        "cross_entropy CrossEntropyLoss": r"\ell = -w_t \log \frac{e^{x_t}}{\sum_j e^{x_j}}",
+        "nll_loss NLLLoss": r"\ell = -w_t \, x_t",
+        "binary_cross_entropy BCELoss": r"\ell = -w \left( t \log x + (1 - t) \log (1 - x) \right)",
+        "binary_cross_entropy_with_logits BCEWithLogitsLoss": (
+            r"\ell = -w \left( \text{pos_weight} \cdot t \log \sigma(x) + (1 - t) \log (1 - \sigma(x)) \right)"
+        ),
+        "kl_div KLDivLoss": r"\ell = t (\log t - x), \qquad x \text{ a logarithm}",
+        "poisson_nll_loss PoissonNLLLoss": r"\ell = e^x - t x, \qquad x \text{ the logarithm of the rate}",
+        "gaussian_nll_loss GaussianNLLLoss": (
+            r"\ell = \frac{1}{2} \left( \log \max(\text{var}, \varepsilon) + \frac{(x - t)^2}{\max(\text{var}, "
+            r"\varepsilon)} \right)"
+        ),
+        "hinge_embedding_loss HingeEmbeddingLoss": (
+            r"\ell = \begin{cases} x & t = 1 \\ \max(0, \text{margin} - x) & t = -1 \end{cases}"
+        ),
+        "margin_ranking_loss MarginRankingLoss": r"\ell = \max(0, \text{margin} - t (x_1 - x_2))",
+        "cosine_embedding_loss CosineEmbeddingLoss": (
+            r"\ell = \begin{cases} 1 - \cos(x_1, x_2) & t = 1 \\ \max(0, \cos(x_1, x_2) - \text{margin}) & t = -1 "
+            r"\end{cases}"
+        ),
+        "soft_margin_loss SoftMarginLoss": r"\ell = \log(1 + e^{-t x})",
+        "multilabel_margin_loss MultiLabelMarginLoss": (
+            r"\ell = \frac{1}{C} \sum_{k \text{ right}} \; \sum_{j \text{ wrong}} \max(0, 1 - x_k + x_j)"
+        ),
+        "multilabel_soft_margin_loss MultiLabelSoftMarginLoss": (
+            r"\ell = -\frac{1}{C} \sum_{k} w_k \left( t_k \log \sigma(x_k) + (1 - t_k) \log (1 - \sigma(x_k)) \right)"
+        ),
+        "multi_margin_loss MultiMarginLoss": (
+            r"\ell = \frac{1}{C} \sum_{j \ne t} w_t \max(0, \text{margin} - x_t + x_j)^p"
+        ),
+        "triplet_margin_loss TripletMarginLoss": (
+            r"\ell = \max(0, \text{margin} + d(\text{anchor}, \text{positive}) - d(\text{anchor}, \text{negative}))"
+        ),
+        # Optimizers: θ is a parameter, g its gradient, η the learning rate, λ weight_decay.
+        "SGD": (
+            r"\begin{aligned} g_t &\leftarrow g_t + \lambda \theta_{t-1} \\ v_t &= \mu v_{t-1} + (1 - \text{dampening})"
+            r" \, g_t, \qquad v_1 = g_1 \\ \theta_t &= \theta_{t-1} - \eta v_t \end{aligned}"
+        ),
+        "Adagrad": (
+            r"\begin{aligned} s_t &= s_{t-1} + g_t^2 \\ \theta_t &= \theta_{t-1} - \frac{\eta}{1 + (t - 1) \,"
+            r" \text{lr_decay}} \cdot \frac{g_t}{\sqrt{s_t} + \varepsilon} \end{aligned}"
+        ),
+        "Adam": (
+            r"\begin{aligned} m_t &= \beta_1 m_{t-1} + (1 - \beta_1) g_t \\ v_t &= \beta_2 v_{t-1} + (1 - \beta_2) "
+            r"g_t^2 \\ \theta_t &= \theta_{t-1} - \eta \, \frac{m_t / (1 - \beta_1^t)}{\sqrt{v_t / (1 - \beta_2^t)} + "
+            r"\varepsilon} \end{aligned}"
+        ),
+        "AdamW": (
+            r"\begin{aligned} m_t &= \beta_1 m_{t-1} + (1 - \beta_1) g_t \\ v_t &= \beta_2 v_{t-1} + (1 - \beta_2) "
+            r"g_t^2 \\ \theta_t &= (1 - \eta \lambda) \theta_{t-1} - \eta \, \frac{m_t / (1 - \beta_1^t)}{\sqrt{v_t / "
+            r"(1 - \beta_2^t)} + \varepsilon} \end{aligned}"
+        ),
+        "RMSprop": (
+            r"\begin{aligned} s_t &= \alpha s_{t-1} + (1 - \alpha) g_t^2 \\ \theta_t &= \theta_{t-1} - \eta \, "
+            r"\frac{g_t}{\sqrt{s_t} + \varepsilon} \end{aligned}"
+        ),
+        "Lion": (
+            r"\begin{aligned} \theta_t &= (1 - \eta \lambda) \theta_{t-1} - \eta \operatorname{sign}(\beta_1 m_{t-1} + "
+            r"(1 - \beta_1) g_t) \\ m_t &= \beta_2 m_{t-1} + (1 - \beta_2) g_t \end{aligned}"
+        ),
+        "LBFGS": (
+            r"\theta_{k+1} = \theta_k - \eta_k H_k g_k, \qquad H_k \approx \left(\nabla^2 f(\theta_k)\right)^{-1}"
+        ),
+        "ExponentialMovingAverage": r"a_t = \text{decay} \cdot a_{t-1} + (1 - \text{decay}) \, \theta_t",
+        "clip_grad_norm": (
+            r"g \leftarrow g \cdot \min\left(1, \frac{\text{max_norm}}{{\lVert g \rVert}_p + 10^{-6}}\right)"
+        ),
+        "clip_grad_value": r"g \leftarrow \min(\max(g, -\text{clip_value}), \text{clip_value})",
+    }
+)
+
+#: Names of `nn` and `optim` that compute nothing by themselves, or what no short formula says.
+WITHOUT = frozenset(
+    {
+        "ElementwiseOptimizer",
+        "Flatten",
+        "GradientAccumulator",
+        "Module",
+        "ModuleDict",
+        "ModuleList",
+        "Optimizer",
+        "Parameter",
+        "ParameterDict",
+        "ParameterList",
+        "Sequential",
+        "Unflatten",
+        "interpolate",
+        "load_safetensors",
+        "pad",
+        "save_safetensors",
+    }
+)
+
+
+def formula_of(name: str) -> str | None:
+    """Return the formula of a public name such as `asyncgrad.nn.relu`, in LaTeX, or None."""
+    space, _, short = name.rpartition(".")
+    return FORMULAS.get(short) if space in ("asyncgrad.nn", "asyncgrad.optim") else None
+
+
+def as_mathml(formula: str, is_block: bool = True) -> str:
+    """Return a formula as MathML, which a browser shows by itself.
+
+    Raises:
+        ValueError: docutils does not know what stands in it.
+    """
+    text: str = tex2mathml(formula, as_block=is_block)
+    return text

@@ -6,7 +6,7 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import Any
 
@@ -27,14 +27,12 @@ from ..core.tree.structure import Tree, flatten, leaves
 from ..errors import ArgumentError, ArgumentTypeError
 from .gradients import ParameterGradients, ParameterTree, gradients_like
 from .overlaps import StepTracker
+from .recorded_steps import Steps, recorded, steps_are_recorded
 
 __all__ = ["Entries", "Group", "Optimizer", "Steps", "check_betas", "check_range"]
 
 #: An update of so many numbers takes about as long as to pass it to a worker and back.
 _OFF_LOOP = 50_000
-
-#: What one call of `step` does: see `Optimizer._steps`.
-Steps = Generator[Callable[[], Any] | None, Any, Any]
 
 #: The options of one group, and its parameters under "params".
 Group = dict[str, Any]
@@ -192,6 +190,8 @@ class Optimizer(ABC):
         grads, closure = _split_closure(grads, closure)
         self._tracker.check_no_update("step()")
         steps = self._steps(grads, closure is not None, None)
+        if steps_are_recorded[0]:
+            steps = recorded(steps, f"{type(self).__name__}.step")
         try:
             next(steps)
             while True:
@@ -252,6 +252,8 @@ class Optimizer(ABC):
     async def _step_in_turn(self, grads: Any, closure: Callable[[], object] | None) -> Any:
         """Update as `step_async` does, for who has waited for the turn of the optimizer."""
         steps = self._steps(grads, closure is not None, _OFF_LOOP if WORKERS.get().limit else None)
+        if steps_are_recorded[0]:
+            steps = recorded(steps, f"{type(self).__name__}.step")
         try:
             wanted = next(steps)
             while True:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...core.engine.loops import loop_is_running
 from ...core.graph.html import panel
 from ...core.settings.arguments import must_be, truth
-from ...core.settings.observers import DEVICE_WORK, NEW_NODES, PROGRAMS, STEPS, Observers
+from ...core.settings.observers import CALLS, DEVICE_WORK, NEW_NODES, OPTIMIZER_STEPS, PROGRAMS, STEPS, Observers
 from ...errors import ArgumentTypeError, DeviceError, ProfileError
 from .critical_path import CriticalPath, critical_path
 from .device_work import DeviceSpan
@@ -228,5 +228,5 @@ def _observers(recorder: Recorder) -> tuple[tuple[Observers[Any], Any], ...]:
     """Return what a profile consists of, each with the list that it is put into."""
     return (
         *((NEW_NODES, recorder), (STEPS, recorder), (STEPS, recorder.work)),
-        *((DEVICE_WORK, recorder.work), (PROGRAMS, recorder)),
+        *((DEVICE_WORK, recorder.work), (PROGRAMS, recorder), (OPTIMIZER_STEPS, recorder), (CALLS, recorder)),
     )

@@ -123,9 +123,9 @@ class _Trace:
 
     def _forward(self, event: ProfileEvent) -> dict[str, Any]:
         assert event.ended is not None
-        began = event.ended - _MARK if event.began is None else event.began
+        began = event.ended - _MARK if event.began is None else min(event.began, event.ended - _MARK)
         duration = _microseconds(event.ended - began)
-        if (event.resumed or event.began is not None) and event.device_began is None:
+        if event.began is not None and event.device_began is None and event.sequence_nr not in self._record.timed:
             # An async Function may have waited meanwhile: it has no slice that other work would lie inside of.
             began, duration = event.ended - _MARK, _microseconds(_MARK)
         lane = self._lane(event)
@@ -143,7 +143,7 @@ class _Trace:
         lane, arguments = self._lane(event), _arguments(event)
         for part, (began, ended) in enumerate(_work(event)):
             more = arguments if part == 0 else {"part": part + 1, "sequence_nr": event.sequence_nr}
-            yield self._event("X", event.name, began, lane, dur=_microseconds(ended - began), cat="backward", args=more)
+            yield self._event("X", event.name, began, lane, dur=_microseconds(ended - began), cat=event.kind, args=more)
         if event.worker_began is not None and event.worker_ended is not None:
             duration = _microseconds(event.worker_ended - event.worker_began)
             worker = self._worker_lane(event)

@@ -53,7 +53,7 @@ def test_a_time_is_that_of_the_function_and_of_its_own_call() -> None:
         with ag.no_grad():
             np.sin(x)
         np.sin(y)
-    ones = [event for event in prof.events if event.name == "sin"]
+    ones: list[Any] = [event for event in prof.events if event.name == "sin"]
 
     assert [event.duration for event in ones] == [1_000_000_000, 1_000_000_000]
     assert ones[0].ended < ones[1].began

@@ -31,7 +31,7 @@ GROUPS = {
     "Memory": ("checkpoint", "checkpoint_sequential", "checkpoint_chain", "no_full_collections"),
     "Running": ("run", "forward", "workers", "loop_budget", "offload_threshold", "compiled_autograd"),
     "Devices": ("device", "default_device"),
-    "Seeing": ("profile", "visualize", "progress"),
+    "Seeing": ("profile", "visualize", "summary", "progress"),
 }
 #: Classes that are too large to share a page.
 SEPARATE = {"asyncgrad.Tensor": "Tensor", "asyncgrad.graph.Node": "Node"}

@@ -59,7 +59,7 @@ def test_convolutions_and_modules_that_are_called_twice_are_counted() -> None:
 def test_attention_counts_its_scores_and_its_means() -> None:
     found = ag.summary(nn.MultiheadAttention(8, 2, batch_first=True), *3 * (np.ones((2, 5, 8)),))
 
-    # Four layers for each of ten vectors; for each of four heads, 5 times 5 scores of 4 products, and as many for means.
+    # Four layers for ten vectors; for each of four heads, 25 scores of 4 products, and as many for the means.
     assert found.products == 4 * 10 * 64 + 2 * 4 * 25 * 4
 
 

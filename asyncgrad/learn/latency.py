@@ -46,7 +46,7 @@ class LatencyHistogram:
         self.total += seconds
 
     def quantile(self, share: float) -> float:
-        """Return an end of a range that at least this share of all durations do not exceed; NaN where there are none."""
+        """Return the end of the range up to which this share of all durations lies; NaN where there are none."""
         count, wanted = 0, share * self.count
         for bound, number in zip((*self.BOUNDS, math.inf), self.counts, strict=True):
             count += number

@@ -102,7 +102,7 @@ _HELP = {
     "ended_in_step": "Steps that an error of the optimizer ended; the model was put back.",
     "checkpoints": "Checkpoints that were written.",
     "failed_checkpoints": "Checkpoints that could not be written; the former one and the journal are kept.",
-    "evaluations": "Evaluations that ended.",
+    "evaluations": "Evaluations of a version of the model that ended.",
     "failed_evaluations": "Evaluations that an error ended; learning goes on.",
     "pending": "Examples that wait to be learned or are being learned now.",
     "pending_predictions": "Inputs that wait for a prediction or are being answered now.",
@@ -113,7 +113,7 @@ _HELP = {
 #: What each histogram of `Learner.latencies` tells.
 _LATENCY_HELP = {
     "predict": "Seconds from the call of predict to its answer, for predictions that were answered.",
-    "learn": "Seconds from the call of learn to its answer, waiting and writing included, for examples that were learned.",
+    "learn": "Seconds from the call of learn to its answer, its wait included, for examples that were learned.",
     "step": "Seconds that a step took: forward, backward, journal and update of one batch of examples.",
 }
 
@@ -130,7 +130,7 @@ class HasStatistics(Protocol):
 
 
 def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learner") -> _Collector:
-    """Return a collector of a learner's statistics, and of histograms of its latencies, for a registry of prometheus-client (extra `metrics`).
+    """Return a collector of a learner's statistics and histograms of latency, for prometheus-client (extra `metrics`).
 
     Args:
         learner: a Learner.

@@ -114,7 +114,7 @@ async def test_each_metric_says_what_it_is_and_latencies_are_histograms():
             await learner.learn(example(number))
         await learner.predict(example(1)["x"])
     texts = {metric.name: metric.documentation for metric in registry.collect()}
-    value = registry.get_sample_value
+    value: Any = registry.get_sample_value
 
     assert all(text.endswith(".") and len(text.split()) >= 4 for text in texts.values())
     assert len(set(texts.values())) == len(texts) >= 25

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.graph.cost import LARGE, estimated_seconds
-from ..core.graph.leaf import gradient_edge
+from ..core.graph.leaf import gradient_edge, gradient_places
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
 from ..core.graph.node import LEAF_ORDER
@@ -83,7 +83,7 @@ class ReplayNode(HandwrittenNode):
         self, lease: Lease, recompute: Recompute, arguments: Sequence[Any], outputs: Sequence[np.ndarray]
     ) -> None:
         variant = lease.variant
-        self._connect([gradient_edge(arguments[index]) for index in variant.wanted])
+        self._connect_places(*gradient_places([arguments[index] for index in variant.wanted]))
         self.meta = None
         self.device: Any = arguments[variant.wanted[0]]._device
         self._metadata: tuple[InputMetadata | None, ...] = ()

@@ -30,6 +30,7 @@ __all__ = [
     "check_has_edge",
     "get_gradient_edge",
     "gradient_edge",
+    "gradient_places",
 ]
 
 
@@ -116,17 +117,17 @@ class AccumulateGrad(Leaf):
     __slots__ = ()
 
     def __init__(self, variable: TensorBase) -> None:
+        data = variable._data
         self.variable = variable
-        self.next_nodes = ()
-        self.input_nrs = ()
+        self.next_nodes = self.input_nrs = ()
         self.order = LEAF_ORDER
         self._note_thread()
-        self.shape = variable._data.shape
-        self.dtype: Any = variable._data.dtype
+        self.shape = data.shape
+        self.dtype: Any = data.dtype
         self.device: Any = variable._device
         self.meta: NodeMeta | None = None
-        meta = variable._autograd_meta()
-        if meta.hooks is not None or meta.post_accumulate_hooks is not None:
+        meta = variable._meta
+        if meta is not None and (meta.hooks is not None or meta.post_accumulate_hooks is not None):
             self.meta = NodeMeta()
         if self.device is not None and self.device.is_asynchronous:
             stream = CURRENT_STREAMS.get().get(self.device)
@@ -258,6 +259,25 @@ def gradient_edge(tensor: TensorBase) -> Edge | None:
     if meta is None or not meta.requires_grad:
         return None
     return Edge(accumulator(tensor, meta), 0)
+
+
+def gradient_places(tensors: Sequence[TensorBase]) -> tuple[list[Node | None], list[int]]:
+    """Return the node and the number of its input to which the gradient of each tensor flows, as `gradient_edge` does.
+
+    Without an Edge for each of the parameters of a model.
+    """
+    nodes: list[Node | None] = []
+    input_nrs: list[int] = []
+    for tensor in tensors:
+        meta = tensor._meta
+        if tensor._grad_fn is None and tensor._view is None and meta is not None and meta.requires_grad:
+            nodes.append(accumulator(tensor, meta))
+            input_nrs.append(0)
+        else:
+            edge = gradient_edge(tensor)
+            nodes.append(None if edge is None else edge.node)
+            input_nrs.append(0 if edge is None else edge.input_nr)
+    return nodes, input_nrs
 
 
 def check_has_edge(tensor: Any) -> None:

@@ -266,10 +266,14 @@ class Node:
 
     def _connect(self, edges: Sequence[Edge | None]) -> None:
         """Set the edges, the sequence number and the thread of a new node."""
-        self.connect(
-            tuple([None if edge is None else edge.node for edge in edges]),
-            tuple([0 if edge is None else edge.input_nr for edge in edges]),
+        self._connect_places(
+            [None if edge is None else edge.node for edge in edges],
+            [0 if edge is None else edge.input_nr for edge in edges],
         )
+
+    def _connect_places(self, nodes: Iterable[Node | None], input_nrs: Iterable[int]) -> None:
+        """Do the same where nodes and inputs come apart."""
+        self.connect(tuple(nodes), tuple(input_nrs))
         self.order = next_order()
         self._note_thread()
 

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from typing import final
 
-__all__ = ["LatencyHistogram"]
+__all__ = ["LatencyHistogram", "new_latencies"]
 
 
 @final
@@ -61,3 +61,8 @@ class LatencyHistogram:
             count += number
             found.append((bound, count))
         return found
+
+
+def new_latencies() -> dict[str, LatencyHistogram]:
+    """Return the histograms of a learner: of answered predictions, learned examples, and steps."""
+    return {name: LatencyHistogram() for name in ("predict", "learn", "step")}

@@ -44,7 +44,7 @@ from ..nn.modules.module import Module
 from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
 from .directory import ModelDirectory
-from .latency import LatencyHistogram
+from .latency import LatencyHistogram, new_latencies
 from .pending import PendingExample, PendingExamples
 from .predictions import PredictionQueue
 from .raised import told
@@ -126,6 +126,8 @@ class Learner:
         model: the model.
         optimizer: the optimizer.
         evaluation: the last Evaluation; None before the first.
+        latencies: how long answered predictions, learned examples and steps took: by "predict", "learn" and "step", a
+            LatencyHistogram of seconds.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is invalid; the message names it.
@@ -182,10 +184,7 @@ class Learner:
         self._seed = whole_number(seed, "seed", 0)
         self.evaluation: Evaluation | None = None
         self._counts: Counter[str] = Counter()
-        #: How long answered predictions, learned examples and steps took: "predict", "learn" and "step".
-        self.latencies: Mapping[str, LatencyHistogram] = {
-            name: LatencyHistogram() for name in ("predict", "learn", "step")
-        }
+        self.latencies: Mapping[str, LatencyHistogram] = new_latencies()
         self._pending = PendingExamples(whole_number(batch_size, "batch_size", 1))
         self._predictions = PredictionQueue(
             self._answer,

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from ..core.settings.context import enable_grad
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import leaves
 from ..errors import ArgumentTypeError
-from ..nn import Module
 from .profile.columns import columns_of_text
 from .profile.costs import forward_flops, operand_specs, products_of
 from .profile.recording import facts_of
@@ -32,6 +31,14 @@ __all__ = ["ModuleRow", "ModuleSummary", "summary"]
 _HEADS = ("module", "input", "output", "parameters", "products")
 #: How many shapes of one call are shown.
 _SHAPES = 3
+
+
+@runtime_checkable
+class HasModules(Protocol):
+    """Abstract: what a Module has, whose class is of a layer above."""
+
+    def named_modules(self) -> Iterator[tuple[str, Any]]:
+        """Yield the model and the modules in it, with their paths."""
 
 
 @final
@@ -113,7 +120,7 @@ class ModuleSummary:
         return panel(self._totals.type, table(_HEADS, [row.cells() for row in self.rows], (3, 4)), self._footer())
 
 
-def summary(model: Module, *args: Any, **kwargs: Any) -> Any:
+def summary(model: HasModules, *args: object, **kwargs: object) -> Any:
     """Return a table of the modules of a model: the shapes of a call, parameters, and how many products it computes.
 
     The model is called once with the arguments, as in an evaluation (`model.eval()`), and is as it was afterwards.
@@ -144,13 +151,13 @@ def summary(model: Module, *args: Any, **kwargs: Any) -> Any:
           2: Linear  (3, 8)  (3, 2)          18        48
         58 parameters, 464 B; 144 products
     """
-    if not isinstance(model, Module):
+    if not isinstance(model, HasModules):
         raise ArgumentTypeError(must_be("model", "a Module", model, "write ag.summary(model, x)"))
     watching = _Watching(model)
-    given = [_followed(each) for each in args], {name: _followed(each) for name, each in kwargs.items()}
+    given: Any = [_followed(each) for each in args], {name: _followed(each) for name, each in kwargs.items()}
     with ExitStack() as stack:
         stack.enter_context(watching.on())
-        result = model(*given[0], **given[1])
+        result = watching.model(*given[0], **given[1])
         if isawaitable(result):
             return _awaited(result, watching, stack.pop_all())
     return watching.summary()
@@ -173,8 +180,8 @@ def _followed(value: Any) -> Any:
 class _Watching:
     """Watches the calls of the modules of one model."""
 
-    def __init__(self, model: Module) -> None:
-        self._model = model
+    def __init__(self, model: Any) -> None:
+        self.model = model
         self._rows = {id(module): _row(path, module) for path, module in model.named_modules()}
         #: The rows of the modules that are being called in a context, outermost first.
         self._around: ContextVar[tuple[ModuleRow, ...]] = ContextVar("asyncgrad_modules_around", default=())
@@ -182,13 +189,13 @@ class _Watching:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Watch inside of the block, in which the model evaluates."""
-        modules = list(self._model.modules())
+        modules = list(self.model.modules())
         modes = [module.training for module in modules]
         with ExitStack() as stack:
             for module in modules:
                 stack.callback(module.register_forward_pre_hook(self._begins).remove)
                 stack.callback(module.register_forward_hook(self._ends).remove)
-            self._model.eval()
+            self.model.eval()
             try:
                 with enable_grad(), node_creation_hook(self._made):
                     yield
@@ -196,13 +203,13 @@ class _Watching:
                 for module, mode in zip(modules, modes, strict=True):
                     module.training = mode
 
-    def _begins(self, module: Module, args: tuple[Any, ...]) -> None:
+    def _begins(self, module: Any, args: tuple[Any, ...]) -> None:
         row = self._rows[id(module)]
         row.calls += 1
         row.inputs = _shapes_of(args)
         self._around.set((*self._around.get(), row))
 
-    def _ends(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+    def _ends(self, module: Any, args: tuple[Any, ...], output: Any) -> None:
         self._rows[id(module)].outputs = _shapes_of(output)
         self._around.set(self._around.get()[:-1])
 
@@ -221,11 +228,11 @@ class _Watching:
 
     def summary(self) -> ModuleSummary:
         """Return what has been seen."""
-        nbytes = sum(parameter.nbytes for parameter in self._model.parameters())
+        nbytes = sum(parameter.nbytes for parameter in self.model.parameters())
         return ModuleSummary(tuple(self._rows.values()), nbytes)
 
 
-def _row(path: str, module: Module) -> ModuleRow:
+def _row(path: str, module: Any) -> ModuleRow:
     parameters = list(module.parameters())
     return ModuleRow(
         path,

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .memory.checkpoint import checkpoint as checkpoint
     from .memory.checkpoint import checkpoint_chain as checkpoint_chain
     from .memory.checkpoint import checkpoint_sequential as checkpoint_sequential
+    from .observing.module_summary import summary as summary
     from .observing.profile import profile as profile
     from .observing.progress import progress as progress
     from .observing.visualize import visualize as visualize
@@ -127,6 +128,7 @@ __all__ = [
     "run",
     "scipy",
     "set_grad_enabled",
+    "summary",
     "sync",
     "tensor",
     "testing",
@@ -192,6 +194,7 @@ if not TYPE_CHECKING:
             ".testing": ["gradcheck", "gradgradcheck"],
             ".tracing.jit": ["jit"],
             ".observing.visualize": ["visualize"],
+            ".observing.module_summary": ["summary"],
         },
         first=".core.tensor",
         deferred={

@@ -41,7 +41,7 @@ GROUPS = {
     "Memory": ("checkpoint", "checkpoint_sequential", "checkpoint_chain", "no_full_collections"),
     "Running": ("run", "forward", "workers", "loop_budget", "offload_threshold", "compiled_autograd"),
     "Devices": ("device", "default_device"),
-    "Seeing": ("profile", "visualize", "progress"),
+    "Seeing": ("profile", "visualize", "summary", "progress"),
 }
 #: The kinds of layers and functions of `asyncgrad.nn`, each of which has a page: by the file that they stand in.
 KINDS = {

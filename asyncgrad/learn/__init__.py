@@ -6,6 +6,7 @@ from ..core.settings.lazy import attach
 
 if TYPE_CHECKING:
     from . import http as http
+    from .latency import LatencyHistogram as LatencyHistogram
     from .learner import Evaluation as Evaluation
     from .learner import Learned as Learned
     from .learner import Learner as Learner
@@ -13,13 +14,23 @@ if TYPE_CHECKING:
     from .statistics import Statistics as Statistics
     from .statistics import prometheus_collector as prometheus_collector
 
-__all__ = ["ArraySpec", "Evaluation", "Learned", "Learner", "Statistics", "http", "prometheus_collector"]
+__all__ = [
+    "ArraySpec",
+    "Evaluation",
+    "LatencyHistogram",
+    "Learned",
+    "Learner",
+    "Statistics",
+    "http",
+    "prometheus_collector",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
         {
             "": ["http"],
+            ".latency": ["LatencyHistogram"],
             ".learner": ["Evaluation", "Learned", "Learner"],
             ".specs": ["ArraySpec"],
             ".statistics": ["Statistics", "prometheus_collector"],

@@ -11,7 +11,7 @@ import math
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, final
@@ -44,6 +44,7 @@ from ..nn.modules.module import Module
 from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
 from .directory import ModelDirectory
+from .latency import LatencyHistogram, new_latencies
 from .pending import PendingExample, PendingExamples
 from .predictions import PredictionQueue
 from .raised import told
@@ -125,6 +126,8 @@ class Learner:
         model: the model.
         optimizer: the optimizer.
         evaluation: the last Evaluation; None before the first.
+        latencies: how long answered predictions, learned examples and steps took: by "predict", "learn" and "step", a
+            LatencyHistogram of seconds.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is invalid; the message names it.
@@ -181,6 +184,7 @@ class Learner:
         self._seed = whole_number(seed, "seed", 0)
         self.evaluation: Evaluation | None = None
         self._counts: Counter[str] = Counter()
+        self.latencies: Mapping[str, LatencyHistogram] = new_latencies()
         self._pending = PendingExamples(whole_number(batch_size, "batch_size", 1))
         self._predictions = PredictionQueue(
             self._answer,
@@ -230,6 +234,8 @@ class Learner:
         self._check_runs("predict")
         given = conform(self._input_spec, inputs, "inputs")
         seconds = self._timeout if timeout is None else _timeout(timeout)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             async with asyncio.timeout(seconds):
                 outputs = await self._predictions.ask(given)
@@ -245,6 +251,7 @@ class Learner:
             self._counts["refused"] += 1
             raise
         self._counts["predicted"] += 1
+        self.latencies["predict"].add(loop.time() - began)
         return outputs
 
     async def learn(self, example: object, *, timeout: float | None = None) -> Learned:
@@ -275,12 +282,14 @@ class Learner:
             self._counts["refused"] += 1
             raise BusyError(f"{len(self._pending)} examples wait to be learned already, and no more may")
         loop = asyncio.get_running_loop()
+        began = loop.time()
         pending = PendingExample(given, loop.create_future(), None if seconds is None else loop.time() + seconds)
         self._pending.add(pending)
         self._wake.set()
         try:
             async with asyncio.timeout(seconds) as pending.limit:
                 learned: Learned = await pending.result()
+                self.latencies["learn"].add(loop.time() - began)
                 return learned
         except TimeoutError as error:
             if seconds is None:
@@ -651,6 +660,7 @@ class Learner:
     async def _step(self, examples: list[PendingExample], is_replay: bool = False) -> Learned:
         """Differentiate, write to the journal, update and publish; or change nothing."""
         GENERATOR.set(SeededGenerator([self._seed, self._steps]))
+        began = asyncio.get_running_loop().time()
         is_written, is_stepping, before = False, False, self._state_of_foreign_optimizer()
         try:
             loss = await self._differentiate(stack([one.example for one in examples]))
@@ -680,6 +690,8 @@ class Learner:
         self.optimizer.zero_grad()
         self._steps += 1
         self._last_loss = loss
+        if not is_replay:
+            self.latencies["step"].add(asyncio.get_running_loop().time() - began)
         self._publish(self.learned + len(examples))
         self._start_evaluation()
         return Learned(loss, self.learned)

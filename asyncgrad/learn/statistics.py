@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, final
 
 from ..errors import ArgumentTypeError
+from .latency import LatencyHistogram
 
 __all__ = ["Statistics", "prometheus_collector"]
 
@@ -85,15 +86,51 @@ class Statistics:
 _GAUGES = ("pending", "pending_predictions", "journal_records", "torn_bytes", "last_loss")
 
 
+#: What each number tells whoever sees it on a dashboard.
+_HELP = {
+    "learned": "Examples that the model has learned since it was made, in earlier processes too.",
+    "steps": "Steps of the optimizer since the model was made, in earlier processes too.",
+    "replayed": "Examples of the journal that were learned again when this process started, after its last checkpoint.",
+    "predicted": "Predictions that were answered. Compare with prediction_batches to see how many share a call.",
+    "prediction_batches": "Calls of the model that answered predictions.",
+    "timed_out": "Predictions and examples whose caller was told that they took too long.",
+    "cancelled": "Predictions and examples whose caller went away before the answer.",
+    "refused": "Predictions and examples that were refused because as many as allowed waited already.",
+    "ended_in_forward": "Steps that an error or a cancellation ended while the loss was computed; nothing changed.",
+    "ended_in_backward": "Steps that an error or a cancellation ended while gradients were computed; nothing changed.",
+    "ended_in_journal": "Steps that ended because the journal could not be written; nothing changed.",
+    "ended_in_step": "Steps that an error of the optimizer ended; the model was put back.",
+    "checkpoints": "Checkpoints that were written.",
+    "failed_checkpoints": "Checkpoints that could not be written; the former one and the journal are kept.",
+    "evaluations": "Evaluations of a version of the model that ended.",
+    "failed_evaluations": "Evaluations that an error ended; learning goes on.",
+    "pending": "Examples that wait to be learned or are being learned now.",
+    "pending_predictions": "Inputs that wait for a prediction or are being answered now.",
+    "journal_records": "Lines of the journal since the last checkpoint, which a start would learn again.",
+    "torn_bytes": "Bytes of an incomplete last line of the journal that were cut off when this process started.",
+    "last_loss": "The loss of the last step, before it; NaN until there is one.",
+}
+#: What each histogram of `Learner.latencies` tells.
+_LATENCY_HELP = {
+    "predict": "Seconds from the call of predict to its answer, for predictions that were answered.",
+    "learn": "Seconds from the call of learn to its answer, its wait included, for examples that were learned.",
+    "step": "Seconds that a step took: forward, backward, journal and update of one batch of examples.",
+}
+
+
 class HasStatistics(Protocol):
     """Abstract: what a Learner has, and what a collector asks for."""
+
+    @property
+    def latencies(self) -> Mapping[str, LatencyHistogram]:
+        """How long predictions, examples and steps took."""
 
     def statistics(self) -> Statistics:
         """Return the numbers of this moment."""
 
 
 def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learner") -> _Collector:
-    """Return a collector of a learner's statistics, for a registry of prometheus-client (extra `metrics`).
+    """Return a collector of a learner's statistics and histograms of latency, for prometheus-client (extra `metrics`).
 
     Args:
         learner: a Learner.
@@ -114,19 +151,19 @@ def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learne
         raise ModuleNotFoundError(
             "metrics need prometheus-client: pip install 'asyncgrad[metrics]'", name=error.name
         ) from error
-    return _Collector(learner.statistics, prefix, core)
+    return _Collector(learner, prefix, core)
 
 
 @final
 class _Collector:
     """What a registry asks for metrics whenever it is scraped."""
 
-    def __init__(self, statistics: Callable[[], Statistics], prefix: str, core: Any) -> None:
-        self._statistics, self._prefix, self._core = statistics, prefix, core
+    def __init__(self, learner: HasStatistics, prefix: str, core: Any) -> None:
+        self._learner, self._prefix, self._core = learner, prefix, core
 
     def collect(self) -> Iterator[Any]:
-        """Yield a metric for each number of the statistics."""
-        found = self._statistics()
+        """Yield a metric for each number of the statistics, and one for each histogram."""
+        found = self._learner.statistics()
         for each in fields(found):
             value = getattr(found, each.name)
             if value is None and each.name in _GAUGES:
@@ -135,6 +172,18 @@ class _Collector:
             if isinstance(value, str) or value is None:
                 continue
             kind = self._core.GaugeMetricFamily if each.name in _GAUGES else self._core.CounterMetricFamily
-            yield kind(f"{self._prefix}_{each.name}", f"{each.name.replace('_', ' ')} of a learner", value=value)
+            yield kind(f"{self._prefix}_{each.name}", _HELP[each.name], value=value)
         name = f"{self._prefix}_can_learn"
-        yield self._core.GaugeMetricFamily(name, "whether the journal can be written", found.journal_error is None)
+        what = "1 if the learner can learn; 0 if its journal cannot be written, after which it only predicts."
+        yield self._core.GaugeMetricFamily(name, what, found.journal_error is None)
+        for name, histogram in self._learner.latencies.items():
+            yield self._core.HistogramMetricFamily(
+                f"{self._prefix}_{name}_seconds",
+                _LATENCY_HELP[name],
+                buckets=[(_bound(bound), count) for bound, count in histogram.cumulative()],
+                sum_value=histogram.total,
+            )
+
+
+def _bound(seconds: float) -> str:
+    return "+Inf" if seconds == math.inf else str(seconds)

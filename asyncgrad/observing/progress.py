@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import re
+import shutil
 import sys
 import threading
 from collections.abc import Callable
@@ -10,6 +14,7 @@ from importlib.util import find_spec
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, final
+from unicodedata import category, combining, east_asian_width
 
 from ..core.engine.dependency_executor import DependencyExecutor
 from ..core.engine.graph_task import GraphTask
@@ -29,6 +34,10 @@ LOG = logging.getLogger("asyncgrad.progress")
 
 #: How many backward passes have a bar each; further ones share one.
 MAX_BARS = 4
+#: How many columns of a task's name are shown.
+_LONGEST_NAME = 32
+#: The names that asyncio gives to tasks, which say nothing.
+_GIVEN_NAME = re.compile(r"Task-\d+")
 
 
 class _Bars(Protocol):
@@ -44,48 +53,109 @@ class _Bars(Protocol):
         """Remove a bar, with its last counts if they are known."""
 
 
-def _counted(label: str, done: int, total: int) -> str:
-    return f"{label}: {done:,} of {total:,} nodes"
+def _counted(done: int, total: int) -> str:
+    return f": {done:,} of {total:,} nodes"
+
+
+def _columns(character: str) -> int:
+    """Return how many columns of a terminal a character takes."""
+    return 0 if combining(character) else 2 if east_asian_width(character) in "FW" else 1
+
+
+def _width_of(text: str) -> int:
+    return sum(map(_columns, text))
+
+
+def _cut(text: str, width: int) -> str:
+    """Return text that takes at most so many columns; an ellipsis stands for what is left out."""
+    if _width_of(text) <= width:
+        return text
+    kept, left = [], width - 1
+    for character in text:
+        left -= _columns(character)
+        if left < 0:
+            break
+        kept.append(character)
+    return "".join(kept).rstrip() + "…" if width > 0 else ""
+
+
+def _printable(text: str) -> str:
+    """Return text without what would move the cursor: line breaks and other control characters become spaces."""
+    return "".join(" " if category(one) in ("Cc", "Cf", "Zl", "Zp") else one for one in text).strip()
+
+
+def _terminal_width(file: Any) -> int:
+    """Return how many columns the terminal of a file has; where it does not tell, what COLUMNS says, or 80."""
+    try:
+        found = os.get_terminal_size(file.fileno()).columns
+    except (AttributeError, OSError, ValueError):
+        # No file of the system: a notebook's, or one in memory.
+        found = 0
+    return found or shutil.get_terminal_size().columns
 
 
 @final
 class _TextBars:
-    """Lines of plain text: one that is written over in a terminal, and a new one for each update elsewhere."""
+    """Lines of plain text: one that is written over in a terminal, and a new one for each update elsewhere.
+
+    The line in a terminal is never wider than that, since one that wraps could not be written over.
+    """
 
     __slots__ = ("_file", "_is_terminal", "_texts", "_width")
 
     def __init__(self, file: Any) -> None:
         self._file = file
         self._is_terminal = bool(getattr(file, "isatty", bool)())
-        #: The text of each bar, by a list that holds its label.
-        self._texts: dict[int, str] = {}
+        #: By the list of a bar, its label, its counts and its note.
+        self._texts: dict[int, tuple[str, str, str]] = {}
+        #: The columns of the line that is there.
         self._width = 0
 
     def open(self, label: str, total: int) -> list[str]:
         return [label, ""]
 
     def update(self, bar: list[str], done: int, total: int, note: str) -> None:
-        bar[1] = _counted(bar[0], done, total)
-        self._draw(bar, f"{bar[1]}, {note}")
+        bar[1] = _counted(done, total)
+        self._draw(bar, note)
 
     def close(self, bar: list[str], counts: tuple[int, int] | None, note: str) -> None:
         if counts is not None:
-            bar[1] = _counted(bar[0], *counts)
-        self._draw(bar, f"{bar[1]}, {note}")
+            bar[1] = _counted(*counts)
+        self._draw(bar, note)
         del self._texts[id(bar)]
         if self._is_terminal and not self._texts:
             self._file.write("\n")
             self._width = 0
 
-    def _draw(self, bar: list[str], text: str) -> None:
-        self._texts[id(bar)] = text
+    def _draw(self, bar: list[str], note: str) -> None:
+        self._texts[id(bar)] = bar[0], bar[1], note
         if self._is_terminal:
-            line = " | ".join(self._texts.values())
-            self._file.write("\r" + line.ljust(self._width))
-            self._width = len(line)
+            # A terminal may go to the next line when its last column is written, so that stays free.
+            room = max(_terminal_width(self._file) - 1, 1)
+            line = self._line(room)
+            width = _width_of(line)
+            self._file.write("\r" + line + " " * (min(self._width, room) - width))
+            self._width = width
         else:
-            self._file.write(text + "\n")
+            self._file.write(f"{bar[0]}{bar[1]}, {note}\n")
         self._file.flush()
+
+    def _line(self, room: int) -> str:
+        """Return one line for all bars: in full if there is room, else without notes, else as many as there is room."""
+        full = " | ".join(f"{label}{count}, {note}" for label, count, note in self._texts.values())
+        if _width_of(full) <= room:
+            return full
+        label, count, _ = next(iter(self._texts.values()))
+        counted = [one + other for one, other, _ in self._texts.values()]
+        if len(counted) == 1 and _width_of(counted[0]) <= room:
+            return _cut(full, room)
+        for shown in range(len(counted), 0, -1):
+            more = f" | {len(counted) - shown} more" if shown < len(counted) else ""
+            line = " | ".join(counted[:shown]) + more
+            if _width_of(line) <= room:
+                return line
+        # A long name does not take the place of the numbers.
+        return _cut(_cut(label, max(room - len(count), 4)) + count, room)
 
 
 @final
@@ -100,7 +170,9 @@ class _TqdmBars:
         self._tqdm, self._file = tqdm, file
 
     def open(self, label: str, total: int) -> Any:
-        return self._tqdm(total=total, desc=label, unit="node", file=self._file, leave=False, mininterval=0)
+        return self._tqdm(
+            total=total, desc=label, unit="node", file=self._file, leave=False, mininterval=0, dynamic_ncols=True
+        )
 
     def update(self, bar: Any, done: int, total: int, note: str) -> None:
         bar.total, bar.n = total, done
@@ -121,10 +193,10 @@ class _RichBars:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
         )
         self._progress = Progress(*columns, console=Console(file=file), auto_refresh=False, transient=True)
         self._shown = 0
@@ -172,6 +244,7 @@ class _Display(BackwardObserver):
         "_is_broken",
         "_lock",
         "_minimum",
+        "_names",
         "_own",
         "_shared",
         "_style",
@@ -189,6 +262,8 @@ class _Display(BackwardObserver):
         self._bars: _Bars | None = None
         #: Whether the output has failed; then nothing is shown any more.
         self._is_broken = False
+        #: By backward, the name of the task that awaits it, where somebody has given it one.
+        self._names: dict[GraphTask, str] = {}
         #: The bars of backward passes that have their own.
         self._own: dict[GraphTask, Any] = {}
         #: The bar of all others, and for each of them how many nodes have ended, of how many.
@@ -196,6 +271,12 @@ class _Display(BackwardObserver):
         self._sums: dict[GraphTask, tuple[int, int]] = {}
         #: For each backward, how many nodes have ended in other processes, of how many; None where not yet counted.
         self._elsewhere: dict[GraphTask, tuple[int, int | None]] = {}
+
+    def begin(self, graph_task: GraphTask) -> None:
+        """Note the name of the task that calls a backward."""
+        name = "" if graph_task.outer is not None else _task_name()
+        if name:
+            self._names[graph_task] = name
 
     def look(self, graph_task: GraphTask) -> None:
         """Draw the bar of a backward anew; the first time, if it has enough nodes, open it."""
@@ -218,6 +299,7 @@ class _Display(BackwardObserver):
             counts = self._counts(graph_task) if error is None else None
             self._draw(lambda bars: self._remove(bars, graph_task, counts, note))
         self._elsewhere.pop(graph_task, None)
+        self._names.pop(graph_task, None)
 
     def _counts(self, graph_task: GraphTask) -> tuple[int, int] | None:
         """Return how many nodes have ended, of how many, those in other processes included."""
@@ -238,9 +320,8 @@ class _Display(BackwardObserver):
         note = f"{_seconds(graph_task):.1f} s{_waits_for(graph_task)}"
         bar = self._own.get(graph_task)
         if bar is None and graph_task not in self._sums and len(self._own) < MAX_BARS:
-            bar = self._own[graph_task] = bars.open(
-                "  " * graph_task.reentrant_depth + f"backward {graph_task.id}", total
-            )
+            label = self._names.get(graph_task, f"backward {graph_task.id}")
+            bar = self._own[graph_task] = bars.open("  " * graph_task.reentrant_depth + label, total)
         if bar is not None:
             bars.update(bar, done, total, note)
             return
@@ -272,6 +353,14 @@ class _Display(BackwardObserver):
                 LOG.warning("the progress of a backward cannot be shown any more: %r", error)
 
 
+def _task_name() -> str:
+    """Return the name that somebody has given to the running task; "" where nobody has, or no task runs."""
+    if asyncio._get_running_loop() is None or (task := asyncio.current_task()) is None:
+        return ""
+    name = task.get_name()
+    return "" if _GIVEN_NAME.fullmatch(name) else _cut(_printable(name), _LONGEST_NAME)
+
+
 def _seconds(graph_task: GraphTask) -> float:
     clock = graph_task.context.get(CLOCK, perf_counter)
     return clock() - getattr(graph_task, "since", clock())
@@ -289,7 +378,8 @@ def _waits_for(graph_task: GraphTask) -> str:
 class progress(ObserverBlock):
     """Inside, each backward that takes its time shows how far it is: nodes ended of all, what it waits for, elapsed.
 
-    A bar appears once a backward has run for `interval`, and goes when it ends, fails or is cancelled. Up to four
+    A bar appears once a backward has run for `interval`, and goes when it ends, fails or is cancelled. It has the name
+    of the task that awaits the backward, if you have given it one, and no line is wider than the terminal. Up to four
     backward passes, nested ones among them, have a bar each; all further ones share one. It is refreshed by a timer of
     the event loop, and in a blocking backward (`asyncgrad.sync`) between nodes; never once per node.
 

@@ -6,7 +6,7 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import Any
 
@@ -30,14 +30,12 @@ from ..errors import ArgumentError, ArgumentTypeError
 from .gradients import ParameterGradients, ParameterTree, gradients_like
 from .hooks import OptimizerHooks, StepCall, call_plain
 from .overlaps import StepTracker
+from .recorded_steps import Steps, recorded, steps_are_recorded
 
 __all__ = ["Entries", "Group", "Optimizer", "Steps", "check_betas", "check_range"]
 
 #: An update of so many numbers takes about as long as to pass it to a worker and back.
 _OFF_LOOP = 50_000
-
-#: What one call of `step` does: see `Optimizer._steps`.
-Steps = Generator[Callable[[], Any] | None, Any, Any]
 
 #: The options of one group, and its parameters under "params".
 Group = dict[str, Any]
@@ -218,6 +216,8 @@ class Optimizer(ABC):
     def _plain_step(self, grads: Any, closure: Callable[[], object] | None) -> Any:
         """Update as `step` does, without hooks."""
         steps = self._steps(grads, closure is not None, None)
+        if steps_are_recorded[0]:
+            steps = recorded(steps, f"{type(self).__name__}.step")
         try:
             next(steps)
             while True:
@@ -295,6 +295,8 @@ class Optimizer(ABC):
     async def _awaited_step(self, grads: Any, closure: Callable[[], object] | None) -> Any:
         """Update as `step_async` does, without hooks."""
         steps = self._steps(grads, closure is not None, _OFF_LOOP if WORKERS.get().limit else None)
+        if steps_are_recorded[0]:
+            steps = recorded(steps, f"{type(self).__name__}.step")
         try:
             wanted = next(steps)
             while True:

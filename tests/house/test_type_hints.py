@@ -166,6 +166,7 @@ ALLOWED = {
         "linearize, return",
         "map, return",
         "ravel, return",
+        "summary, return",
         "to_tensors, return",
         "unflatten, return",
         "value_and_grad, return",

@@ -17,7 +17,7 @@ import httpx
 import prometheus_client
 import uvicorn
 
-from asyncgrad.learn import prometheus_collector
+from asyncgrad.learn import LatencyHistogram, prometheus_collector
 from asyncgrad.learn.http import connections
 from tests.learn.making import example, new_learner
 from tests.support.house import ROOT
@@ -104,3 +104,33 @@ async def test_a_collector_has_each_number_of_the_statistics():
         found = [value(f"mine_{name}") for name in ("learned_total", "pending", "journal_records", "can_learn")]
 
     assert found == [1.0, 0.0, 0.0, 1.0]
+
+
+async def test_each_metric_says_what_it_is_and_latencies_are_histograms():
+    registry = prometheus_client.CollectorRegistry()
+    async with new_learner() as learner:
+        registry.register(prometheus_collector(learner))
+        for number in range(3):
+            await learner.learn(example(number))
+        await learner.predict(example(1)["x"])
+    texts = {metric.name: metric.documentation for metric in registry.collect()}
+    value: Any = registry.get_sample_value
+
+    assert all(text.endswith(".") and len(text.split()) >= 4 for text in texts.values())
+    assert len(set(texts.values())) == len(texts) >= 25
+    for name, count in (("learn", 3.0), ("predict", 1.0), ("step", 3.0)):
+        metric = f"asyncgrad_learner_{name}_seconds"
+        assert value(f"{metric}_count") == value(f"{metric}_bucket", {"le": "+Inf"}) == count
+        assert value(f"{metric}_bucket", {"le": "0.001"}) <= value(f"{metric}_bucket", {"le": "60.0"}) == count
+        assert 0 < value(f"{metric}_sum") < 60
+
+
+def test_a_histogram_counts_each_duration_in_its_range():
+    histogram = LatencyHistogram()
+    assert np.isnan(histogram.quantile(0.5))
+    for seconds in (0.0, 0.001, 0.0011, 0.07, 100.0):
+        histogram.add(seconds)
+
+    counts = dict(histogram.cumulative())
+    assert (counts[0.001], counts[0.0025], counts[0.1], counts[60.0], counts[float("inf")]) == (2, 3, 4, 4, 5)
+    assert (histogram.quantile(0.2), histogram.quantile(0.5), histogram.quantile(1.0)) == (0.001, 0.0025, float("inf"))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import importlib.util
 import io
 import logging
+import os
 import re
+import struct
 import sys
+import termios
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -259,6 +263,69 @@ def test_a_terminal_gets_one_line_that_is_written_over():
     assert file.getvalue().count("\n") == 1
     assert file.getvalue().count("\r") > 20
     assert " | backward" in file.getvalue()
+
+
+@pytest.mark.parametrize("width", [12, 40, 80])
+@pytest.mark.parametrize("count", [1, 4, 6])
+def test_no_line_is_wider_than_the_terminal(width, count, monkeypatch):
+    file = Terminal()
+    monkeypatch.setenv("COLUMNS", str(width))
+
+    async def main():
+        with ag.progress(style="text", file=file, interval=0.5):
+            await asyncio.gather(*(slow(leaf(1.0)).backward() for _ in range(count)))
+
+    in_virtual_time(main)
+    lines = file.getvalue().removesuffix("\n").split("\r")
+    assert all(len(line) < width for line in lines)
+    assert lines[1].startswith("bac")
+    assert "\n" not in "".join(lines)
+
+
+def test_the_width_is_that_of_the_terminal_that_is_written_to(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    own, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+
+    async def main():
+        with os.fdopen(terminal, "w") as file, ag.progress(style="text", file=file, interval=0.5):
+            await slow(leaf(1.0)).backward()
+
+    in_virtual_time(main)
+    with os.fdopen(own, "rb", buffering=0) as file:
+        lines = file.read(4096).decode().split("\r")
+    assert lines[1].startswith("backward")
+    assert all(len(line.strip()) < 30 for line in lines)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_bar_has_the_name_of_its_task(style):
+    async def main():
+        await asyncio.create_task(slow(leaf(1.0)).backward(), name="the [/critic]\nof prompts")
+
+    text = shown(style, main)
+
+    assert "the [/critic] of prompts" in text
+    assert "backward" not in text
+
+
+def test_a_nested_backward_keeps_its_number_and_wide_letters_are_counted_as_two_columns(monkeypatch):
+    file = Terminal()
+    monkeypatch.setenv("COLUMNS", "20")
+    nested = [slow(leaf(2.0)), slow(leaf(2.0))]
+
+    async def body(grad):
+        await nested.pop().backward()
+
+    async def main():
+        with ag.progress(style="text", file=file, interval=0.5):
+            await asyncio.create_task(slow(leaf(1.0), body).backward(), name="勾配" * 20)
+
+    in_virtual_time(main)
+    lines = file.getvalue().split("\r")
+    assert all(sum(1 + (ord(one) > 0x3000) for one in line.rstrip("\n")) < 20 for line in lines)
+    assert "勾配…: 1 of 4 nodes" in lines[1]
+    assert "backward" in shown(main=lambda: asyncio.create_task(slow(leaf(1.0), body).backward(), name="outer"))
 
 
 def test_the_display_changes_no_bits_and_compiles_nothing():

@@ -1,9 +1,10 @@
 """Interception: what is called in place of functions of arrays, as long as something follows or records their calls.
 
 A library for a device may have to be told something before each operation (`current_devices.py`, `current_streams.py`),
-and a profile records what a device does (`device_work.py`). Each of these is an interceptor, which takes a function and
-returns what is called in its place. All of them together are applied to each function that may be intercepted, in the
-order of LAYERS. As long as there is none, the functions themselves are called, and nothing here runs.
+and a profile records what a device does (`device_work.py`) and how long each function takes (`call_times.py`). Each of
+these is an interceptor, which takes a function and returns what is called in its place. All of them together are
+applied to each function that may be intercepted, in the order of LAYERS. As long as there is none, the functions
+themselves are called, and nothing here runs.
 
 What may be intercepted:
 
@@ -25,6 +26,7 @@ __all__ = [
     "LAYERS",
     "RECORDERS",
     "STREAMS",
+    "TIMES",
     "Interceptor",
     "add_entry",
     "add_entry_methods",
@@ -47,10 +49,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Takes a function and its name; returns what is called in its place, with the same arguments.
 Interceptor = Callable[[Callable[..., Any], str], Callable[..., Any]]
 
-#: What sets the current device of a library, then its current stream, then records the call.
-DEVICES, STREAMS, RECORDERS = "devices", "streams", "recorders"
+#: What sets the current device of a library, then its current stream, then records the call, then times it.
+DEVICES, STREAMS, RECORDERS, TIMES = "devices", "streams", "recorders", "times"
 #: The order of the interceptors, outermost first.
-LAYERS = (DEVICES, STREAMS, RECORDERS)
+LAYERS = (DEVICES, STREAMS, RECORDERS, TIMES)
 #: Of entry points. An operation inside of one follows the streams itself.
 _ENTRY_LAYERS = (DEVICES, STREAMS)
 

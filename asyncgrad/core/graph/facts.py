@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import has_memory, memory_owner
+from ..settings.context import is_kind
 from .html import facts, panel, table
 from .naming import HIGHEST_NUMBER, identify, number_of, place_of
 from .packed import Packed
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SavedArray",
+    "awaits_of",
     "byte_text",
     "html_of_node",
     "hooks_of",
@@ -102,8 +105,32 @@ def leaf_of(node: NodeLike) -> Any:
 
 
 def is_async(node: NodeLike) -> bool:
-    """Tell whether the body of a node is an `async def`, or something saved has to be awaited."""
-    return node.is_async or (node.meta is not None and node.waits_for_saved())
+    """Tell whether the body of a node or one of its hooks is an `async def`, or something saved has to be awaited."""
+    return bool(awaits_of(node))
+
+
+def awaits_of(node: NodeLike) -> list[str]:
+    """Return what the run of a node may wait for: its rule, hooks, saved tensors; empty where it never waits."""
+    found = ["its rule, an async def"] if node.is_async else []
+    if node.meta is None and node.next_nodes:
+        # Most nodes: no leaf, and without a NodeMeta.
+        return found
+    waiting = sum(is_kind(inspect.iscoroutinefunction, hook) for hook in _functions_of_hooks(node))
+    if waiting:
+        found.append(number_text(waiting, "hook") + (", an async def" if waiting == 1 else ", each an async def"))
+    if node.meta is not None and node.waits_for_saved():
+        found.append("saved tensors that have to be awaited")
+    return found
+
+
+def _functions_of_hooks(node: NodeLike) -> list[Any]:
+    meta, leaf = node.meta, leaf_of(node)
+    lists: list[Any] = []
+    if meta is not None:
+        lists += [meta.pre_hooks, meta.post_hooks, *(hooks for _, hooks in meta.tensor_pre_hooks)]
+    if leaf is not None and leaf._meta is not None:
+        lists += [leaf._meta.hooks, leaf._meta.post_accumulate_hooks]
+    return [hook for hooks in lists if hooks is not None for hook in hooks.snapshot()]
 
 
 def shape_text(node: NodeLike) -> str:
@@ -172,8 +199,7 @@ def html_of_node(node: NodeLike) -> str:
         if len(saved) > 8:
             pairs.append(("saves", f"… {len(saved) - 8} more"))
     pairs += [("hooks", number_text(count, kind)) for kind, count in hooks_of(node).items()]
-    if is_async(node):
-        pairs.append(("awaits", "its rule is an async def, or saved tensors have to be awaited"))
+    pairs += [("awaits", what) for what in awaits_of(node)]
     rows = [
         (edge, "nothing", "", "", "")
         if target is None

@@ -68,7 +68,8 @@ class GraphSummary:
         released: how many nodes have released what they had saved.
         hooks: how many hooks there are, by kind.
         devices: how many nodes there are on each device.
-        async_kinds: how many nodes there are of each name whose rule is an `async def`, or waits for saved tensors.
+        async_kinds: how many nodes there are of each name that may wait: whose rule or a hook is an `async def`, or
+            that has to await saved tensors. Leaves with such a hook are among them.
     """
 
     roots: tuple[str, ...]
@@ -123,7 +124,7 @@ class GraphSummary:
             found.append(("released", f"{number_text(self.released, 'node')}, by a backward"))
         found.append(("hooks", ", ".join(number_text(count, kind) for kind, count in self.hooks.items()) or "none"))
         found.append(("devices", joined_counts(self.devices.items())))
-        found.append(("async", joined_counts(self.async_kinds.items()) or "none: no rule waits"))
+        found.append(("async", joined_counts(self.async_kinds.items()) or "none: no rule and no hook waits"))
         return found
 
     def _leaves(self) -> str:
@@ -183,7 +184,7 @@ def summary(t: object, *, params: object = None) -> GraphSummary:
           saved    160 B in 2 arrays; the largest 96 B, (4, 3) float64, by MatmulBackward (node #...)
           hooks    none
           devices  cpu × 4
-          async    none: no rule waits
+          async    none: no rule and no hook waits
     """
     roots = roots_of(t, "ag.graph.summary")
     names = names_of_leaves(params)
@@ -213,7 +214,7 @@ def summary(t: object, *, params: object = None) -> GraphSummary:
         released=released,
         hooks=MappingProxyType(dict(hooks.most_common())),
         devices=_counted([str(node.device) if node.device is not None else "none" for node in nodes]),
-        async_kinds=_counted([node.name for node in inner if is_async(node)]),
+        async_kinds=_counted([node.name for node in nodes if is_async(node)]),
     )
 
 

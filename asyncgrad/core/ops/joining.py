@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays.axes import array_like, axis_index
 from ..arrays.device_arrays import placed
 from ..arrays.device_functions import own_function
-from ..arrays.interception import call_intercepted
+from ..arrays.interception import call_intercepted, interceptors
 from ..arrays.one_device import mixed_devices
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import as_array, check_numbers, is_device_array
@@ -148,6 +148,8 @@ def concatenate(
     if raw and dtype is None and casting == "same_kind" and is_device_array(raw[0]):
         function = own_function(np.concatenate, raw[0])
         data = call_intercepted("Concatenate", function, raw, axis)
+    elif interceptors:
+        data = call_intercepted("Concatenate", np.concatenate, raw, axis, dtype=dtype, casting=casting)
     else:
         data = np.concatenate(raw, axis, dtype=dtype, casting=casting)
     if axis < 0:
@@ -168,7 +170,7 @@ def stack(
     """Return arrays of one shape laid side by side along a new axis."""
     arrays = list(arrays)
     raw = _raw(arrays)
-    if raw and is_device_array(raw[0]):
+    if interceptors or (raw and is_device_array(raw[0])):
         data = call_intercepted("Stack", np.stack, raw, axis, dtype=dtype, casting=casting)
     else:
         data = np.stack(raw, axis, dtype=dtype, casting=casting)

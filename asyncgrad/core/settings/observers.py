@@ -3,11 +3,13 @@
 | what happens | list | what an observer is |
 |---|---|---|
 | a call makes a node | NEW_NODES | NodeRecorder |
+| a function of arrays is called | CALLS | CallRecorder |
 | the same, as users see it | CREATION_HOOKS | CreationHook |
 | a backward begins and ends | BACKWARDS | BackwardObserver |
 | a backward runs a node | STEPS | Instrument, which gives a StepObserver for each backward |
 | work is put on the stream of a device | DEVICE_WORK | WorkRecorder |
 | a compiled function runs as a program | PROGRAMS | ProgramRecorder |
+| an optimizer steps | OPTIMIZER_STEPS | OptimizerRecorder |
 
 An observer is put for a context or for all of the process, by `put` and `take`, or for a block, by an ObserverBlock.
 What has to be made ready where something observes is done by the module in which the thing happens, by `when_changed`;
@@ -30,17 +32,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BACKWARDS",
+    "CALLS",
     "CREATION_HOOKS",
     "DEVICE_WORK",
     "NEW_NODES",
+    "OPTIMIZER_STEPS",
     "PROGRAMS",
     "STEPS",
     "BackwardObserver",
+    "CallRecorder",
     "CreationHook",
     "Instrument",
     "NodeRecorder",
     "ObserverBlock",
     "Observers",
+    "OptimizerRecorder",
     "ProgramRecorder",
     "StepObserver",
     "WorkRecorder",
@@ -168,6 +174,15 @@ class NodeRecorder(Protocol):
 
     def announce(self, node: Any) -> None:
         """Note that the call has ended, and that the node has saved everything."""
+
+
+class CallRecorder(Protocol):
+    """Sees how long the functions of operations take, without what asyncgrad does before and after: a profile."""
+
+    #: Returns the time.
+    clock: Callable[[], float]
+    #: For each call, one after the other: the name of the function, the thread, and the times before and after.
+    timed_calls: list[Any]
 
 
 class CreationHook(Protocol):
@@ -319,8 +334,32 @@ class ProgramRecorder(Protocol):
         """
 
 
+# Optimizers.
+
+
+class OptimizerRecorder(Protocol):
+    """Sees the steps of optimizers: a profile."""
+
+    def step_begins(self, name: str) -> Any:
+        """Note that a step begins, after the closure that it was given; return a token of it."""
+
+    def step_suspends(self, token: Any) -> None:
+        """Note that the step waits: for its closure again, or for a worker."""
+
+    def step_resumes(self, token: Any) -> None:
+        """Note that the step goes on."""
+
+    def step_in_worker(self, token: Any, update: Callable[[], Any]) -> Callable[[], Any]:
+        """Return the function that a worker thread calls in place of `update`."""
+
+    def step_ends(self, token: Any, status: str) -> None:
+        """Note that the step is "done", "failed" or "cancelled"."""
+
+
 #: What records new nodes: `core/graph/creation.py`.
 NEW_NODES: Observers[NodeRecorder] = Observers("new_nodes")
+#: What times the functions of operations: `core/arrays/call_times.py`.
+CALLS: Observers[CallRecorder] = Observers("calls")
 #: The creation hooks; they are called after the recorders: `core/graph/creation.py`.
 CREATION_HOOKS: Observers[CreationHook] = Observers("creation_hooks")
 #: The observers of backward passes, each as a whole: `core/engine/observation.py`.
@@ -331,3 +370,5 @@ STEPS: Observers[Instrument] = Observers("steps")
 DEVICE_WORK: Observers[WorkRecorder] = Observers("device_work")
 #: What records runs of programs: `tracing/watching.py`.
 PROGRAMS: Observers[ProgramRecorder] = Observers("programs")
+#: What records the steps of optimizers: `optim/recorded_steps.py`.
+OPTIMIZER_STEPS: Observers[OptimizerRecorder] = Observers("optimizer_steps")

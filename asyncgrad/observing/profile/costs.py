@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
     from .recording import Spec
 
-__all__ = ["backward_flops", "bytes_of", "forward_flops", "operand_specs"]
+__all__ = ["backward_flops", "bytes_of", "forward_flops", "operand_specs", "products_of"]
 
 #: Operations of a product, by function: two for each element of the result and each element that is summed over.
 #: Takes the shapes of the arguments and of the result.
 _PRODUCTS: dict[str, Callable[[Sequence[Any], tuple[int, ...]], int | None]] = {
     "matmul": lambda shapes, out: _matmul(shapes, out),
     "dot": lambda shapes, out: _matmul(shapes, out),
+    "attention_scores": lambda shapes, out: _matmul(shapes, out),
+    "attended": lambda shapes, out: _matmul(shapes, out),
     "linear": lambda shapes, out: _times(2 * prod(out), shapes[1][-1] if shapes[1] else None),
     "conv1d": lambda shapes, out: _convolution(shapes, out),
     "conv2d": lambda shapes, out: _convolution(shapes, out),
@@ -56,6 +58,11 @@ def _matmul(shapes: Sequence[Any], out: tuple[int, ...]) -> int | None:
 def _convolution(shapes: Sequence[Any], out: tuple[int, ...]) -> int | None:
     weight = shapes[1] if len(shapes) > 1 else None
     return None if weight is None else 2 * prod(out) * prod(weight[1:])
+
+
+def products_of(plan: Any) -> bool:
+    """Tell whether a call is a product of matrices or a convolution, half of whose operations are multiplications."""
+    return plan.primitive.name in _PRODUCTS
 
 
 def operand_specs(plan: Any, inputs: Sequence[Spec], saved: Sequence[Any] | None) -> list[Spec]:

@@ -13,12 +13,18 @@ from heapq import heappop, heappush
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple, final
 
+from ...core.graph.html import table
 from ...errors import ProfileError
+from .columns import columns_of_text, short_line
 
 if TYPE_CHECKING:
     from .events import BackwardSpan, ProfileEvent, Record
 
-__all__ = ["CriticalNode", "critical_path"]
+__all__ = ["CriticalNode", "CriticalPath", "critical_path"]
+
+#: How many nodes of a path are shown: those with the most time, in the order in which they ran.
+_SHOWN = 40
+_HEADS = ("node", "line", "own time, µs", "share, %", "gain, µs", "waited, µs", "waited for")
 
 
 class CriticalNode(NamedTuple):
@@ -43,6 +49,63 @@ class CriticalNode(NamedTuple):
     gain: int
 
 
+@final
+class CriticalPath(list[CriticalNode]):
+    """The nodes on the critical path of a backward, in the order in which they ran: a list, printed as a table.
+
+    The table has for each node its line of the forward, its own time and its share of the path, its gain, how long it
+    was suspended in all, and what for, if that has a name. Of a long path it has the 40 nodes with the most time.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> with ag.profile() as prof:
+        ...     ag.sync.backward(np.tanh(x).sum())
+        >>> print(prof.critical_path())  # doctest: +ELLIPSIS
+        node            line  own time, µs  share, %  gain, µs  waited, µs  waited for
+        --------------  ...
+        SumBackward     ...
+        TanhBackward    ...
+        AccumulateGrad  ...
+        3 nodes: ... µs
+    """
+
+    __slots__ = ()
+
+    @property
+    def length(self) -> int:
+        """The nanoseconds that the path takes."""
+        return sum(step.own_time for step in self)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        most = sorted(range(len(self)), key=lambda index: -self[index].own_time)[:_SHOWN]
+        return [self._row(self[index]) for index in sorted(most)]
+
+    def _row(self, step: CriticalNode) -> tuple[str, ...]:
+        event = step.node
+        share = 100 * step.own_time / self.length if self.length else 0.0
+        return (
+            event.name,
+            short_line(event.line),
+            f"{step.own_time / 1e3:,.1f}",
+            f"{share:.1f}",
+            f"{step.gain / 1e3:,.1f}",
+            f"{event.waited / 1e3:,.1f}",
+            "; ".join(event.waited_for),
+        )
+
+    def _summary(self) -> str:
+        rest = len(self) - _SHOWN
+        more = f", of which the {rest:,} with the least time are not shown" if rest > 0 else ""
+        return f"{len(self):,} {'node' if len(self) == 1 else 'nodes'}: {self.length / 1e3:,.1f} µs{more}"
+
+    def __repr__(self) -> str:
+        return "\n".join([*columns_of_text([_HEADS, *self._rows()], {2, 3, 4, 5}), self._summary()])
+
+    def _repr_html_(self) -> str:
+        return table(_HEADS, self._rows(), range(2, 6)) + f"<div>{self._summary()}</div>"
+
+
 class _Part(NamedTuple):
     """A stretch of work in a thread, or of waiting, of one run."""
 
@@ -57,7 +120,7 @@ class _Part(NamedTuple):
     is_queued: bool = False
 
 
-def critical_path(record: Record, graph_task_id: int | None) -> list[CriticalNode]:
+def critical_path(record: Record, graph_task_id: int | None) -> CriticalPath:
     """Return the nodes on the critical path: see `profile.critical_path`."""
     chosen = _choose(record.spans, graph_task_id)
     indices = [
@@ -68,10 +131,10 @@ def critical_path(record: Record, graph_task_id: int | None) -> list[CriticalNod
     if not indices:
         raise ProfileError(f"no node of backward {chosen} has ended while this profile recorded")
     network = _Network(record, indices)
-    return [
+    return CriticalPath(
         CriticalNode(record.events[index], own_time, network.gain(index))
         for index, own_time in network.longest_path().items()
-    ]
+    )
 
 
 def _choose(spans: Sequence[BackwardSpan], graph_task_id: int | None) -> int:

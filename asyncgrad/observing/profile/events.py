@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -15,10 +15,12 @@ from .costs import backward_flops, bytes_of, forward_flops, operand_specs
 from .recording import (
     BEGIN,
     PLAIN_CALL,
+    TIMED_CALL,
     BackwardRecord,
     ForwardCall,
     NodeFacts,
     NodeRun,
+    OptimizerRun,
     ProgramRun,
     Recorder,
     Spec,
@@ -36,8 +38,8 @@ class ProfileEvent(NamedTuple):
     """One forward call, or one run of a node in a backward. Times are in nanoseconds of a clock that never goes back.
 
     Attributes:
-        kind: "forward" or "backward"; "program" for a run of the program of a compiled function, and "part" for a
-            kernel or another part of it, which is within it.
+        kind: "forward" or "backward"; "optimizer" for a step of an optimizer; "program" for a run of the program of a
+            compiled function, and "part" for a kernel or another part of it, which is within it.
         name: of the node, as in MultiplyBackward; of the function, for a forward call.
         sequence_nr: of the node, and so of the forward call that made it; None for the node of a leaf.
         node_id: tells the node from all others that lived at the same time.
@@ -48,9 +50,9 @@ class ProfileEvent(NamedTuple):
         flops: how many operations it takes; None where that is not known.
         bytes: how many bytes those inputs and outputs have; None where that is not known.
         ready: when the node had all its gradients; None for a forward call.
-        began: when it began; None for a forward call of a NumPy function, of which only the end is noted, except where
-            an asynchronous device did its work.
-        suspended: when it began to wait, each time.
+        began: when it began; None for a forward call of which only the end is known. Of a NumPy function it is the call
+            of NumPy alone, and of an optimizer what follows the closure that it was given.
+        suspended: when it began to wait, each time; an optimizer that calls its closure again waits for that.
         resumed: when it went on, each time.
         ended: when it ended; None if it had not when the events were read.
         status: "done", "failed", "cancelled" or "running".
@@ -163,6 +165,7 @@ class Record(NamedTuple):
         lateness: (time, thread id, nanoseconds) for each timer of the profile that has fired.
         threads: the name of each thread, by its id.
         device_spans: the work of devices, in the order in which it began.
+        timed: the sequence numbers of the forward calls of functions that were timed, and so have not waited.
     """
 
     events: tuple[ProfileEvent, ...]
@@ -172,6 +175,7 @@ class Record(NamedTuple):
     lateness: tuple[tuple[int, int, int], ...]
     threads: dict[int, str]
     device_spans: tuple[DeviceSpan, ...] = ()
+    timed: frozenset[int] = frozenset()
 
 
 def _ns(seconds: float | None) -> int | None:
@@ -218,6 +222,8 @@ class _Reader:
         #: The calls that wrappers have recorded, each with its place in the recorder's list.
         self._plain = list(_plain_calls(list(recorder.plain_calls)))
         self._calls = {call.facts.key: call for call in self._read_calls()}
+        #: By key, when the function of a call began and ended, where that was timed.
+        self._timed = dict(_match_times(self._calls.values(), list(recorder.timed_calls)))
         self._spans = sorted(self._backwards, key=lambda backward: backward.began)
 
     def read(self, with_devices: bool) -> Record:
@@ -227,6 +233,7 @@ class _Reader:
         for backward in self._backwards:
             entries += self._backward_entries(backward)
         entries += [(self._program_event(run), 0, 0, ()) for run in list(self._recorder.programs)]
+        entries += [(self._optimizer_event(run), 0, 0, ()) for run in list(self._recorder.optimizer_runs)]
         entries.sort(key=lambda entry: _order(entry[0]))
         index_of = {(entry[0].graph_task_id, entry[1]): index for index, entry in enumerate(entries) if entry[1]}
         events = tuple(entry[0] for entry in entries)
@@ -248,6 +255,7 @@ class _Reader:
             lateness,
             self._threads,
             device_spans,
+            frozenset(-key for key in self._timed),
         )
 
     def _with_spans(
@@ -264,6 +272,8 @@ class _Reader:
             if isinstance(work.key, tuple):
                 graph_task_id, order, address = work.key
                 found = index_of.get((graph_task_id, address), index_of.get((graph_task_id, order)))
+            elif work.kind == "optimizer":
+                found = _step_of(span, events)
             elif work.key is not None:
                 found = forward.get(work.key)
             spans.append(span._replace(event=found))
@@ -322,7 +332,7 @@ class _Reader:
         facts, plan = call.facts, call.facts.plan
         operands = call.inputs if plan is None else operand_specs(plan, call.inputs, facts.saved)
         output = facts.outputs[0] if len(facts.outputs) == 1 else None
-        ended = round(call.ended * 1e9)
+        began, ended = self._timed.get(facts.key, (call.began, call.ended))
         return ProfileEvent(
             kind="forward",
             name=_function_name(facts),
@@ -332,10 +342,10 @@ class _Reader:
             flops=forward_flops(plan, operands, output),
             bytes=bytes_of([*call.inputs, *facts.outputs]),
             ready=None,
-            began=_ns(call.began),
+            began=_ns(began),
             suspended=(),
             resumed=(),
-            ended=ended,
+            ended=round(ended * 1e9),
             status="done",
             **self._where(call.thread, call.ended),
             worker=None,
@@ -351,8 +361,20 @@ class _Reader:
         )
 
     def _program_event(self, run: ProgramRun) -> ProfileEvent:
+        event = self._event_without_node("program" if run.is_whole else "part", run)
+        return event._replace(device="cpu", program=run.program)
+
+    def _optimizer_event(self, run: OptimizerRun) -> ProfileEvent:
+        return self._event_without_node("optimizer", run)._replace(
+            suspended=tuple(round(time * 1e9) for time in run.suspended),
+            resumed=tuple(round(time * 1e9) for time in run.resumed),
+            status=run.status,
+            **self._worker(next(iter(run.workers), None)),
+        )
+
+    def _event_without_node(self, kind: str, run: ProgramRun | OptimizerRun) -> ProfileEvent:
         return ProfileEvent(
-            kind="program" if run.is_whole else "part",
+            kind=kind,
             name=run.name,
             sequence_nr=None,
             node_id=0,
@@ -369,14 +391,13 @@ class _Reader:
             worker=None,
             worker_began=None,
             worker_ended=None,
-            device="cpu",
+            device=None,
             stream=None,
             graph_task_id=None,
             parent_graph_task_id=None,
             reentrant_depth=0,
             forward_sequence_nr=None,
             line=None,
-            program=run.program,
         )
 
     def _where(self, thread: int, time: float) -> dict[str, Any]:
@@ -521,8 +542,22 @@ def _function_name(facts: NodeFacts) -> str:
     return facts.name.removesuffix("Backward") if facts.plan is None else facts.plan.primitive.name
 
 
+def _is_same(function: str, facts: NodeFacts) -> bool:
+    """Tell whether a node is of a function, which may have its name in another spelling."""
+    return function.replace("_", "").lower() == _function_name(facts).replace("_", "").lower()
+
+
 def _offset(entry: tuple[int, ForwardCall]) -> int:
     return entry[0]
+
+
+def _step_of(span: DeviceSpan, events: Sequence[ProfileEvent]) -> int | None:
+    """Return the index of the step of an optimizer that has put its work on a device."""
+    for index, event in enumerate(events):
+        is_step = event.kind == "optimizer" and event.name == span.name
+        if is_step and (event.began or 0) <= span.launched <= (event.ended or 0):
+            return index
+    return None
 
 
 def _with_device_times(event: ProfileEvent, spans: Sequence[DeviceSpan]) -> ProfileEvent:
@@ -563,6 +598,26 @@ def _plain_calls(flat: list[Any]) -> Iterator[tuple[int, ForwardCall]]:
         # Wrappers write a bool for the main thread: asking which it is would cost too much.
         number = (MAIN_THREAD or 0) if isinstance(thread, bool) else thread
         yield begin, ForwardCall(facts, code, instruction, number, None, ended)
+
+
+def _match_times(calls: Iterable[ForwardCall], flat: Sequence[Any]) -> Iterator[tuple[int, tuple[float | None, float]]]:
+    """Yield the key of each call whose function was timed, with when that began and ended.
+
+    The function ends right before the call is recorded, in the same thread; functions that make no node come between.
+    """
+    by_thread: dict[int, tuple[list[float], list[tuple[str, float]]]] = {}
+    for name, thread, began, ended in zip(*(flat[place::TIMED_CALL] for place in range(TIMED_CALL)), strict=True):
+        ends, begins = by_thread.setdefault(thread, ([], []))
+        ends.append(ended)
+        begins.append((name, began))
+    used: dict[int, int] = {}
+    for call in sorted(calls, key=lambda call: call.ended):
+        ends, begins = by_thread.get(call.thread, ([], []))
+        place = bisect_right(ends, call.ended) - 1
+        # What an asynchronous Function does in between belongs to calls of its own.
+        if call.began is None and place >= used.get(call.thread, 0) and _is_same(begins[place][0], call.facts):
+            used[call.thread] = place + 1
+            yield call.facts.key, (begins[place][1], ends[place])
 
 
 def _until(end: float, run: NodeRun) -> NodeRun:

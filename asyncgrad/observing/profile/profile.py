@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, final
 from ...core.engine.loops import loop_is_running
 from ...core.graph.html import panel
 from ...core.settings.arguments import must_be, truth
-from ...core.settings.observers import DEVICE_WORK, NEW_NODES, PROGRAMS, STEPS, Observers
+from ...core.settings.observers import CALLS, DEVICE_WORK, NEW_NODES, OPTIMIZER_STEPS, PROGRAMS, STEPS, Observers
 from ...errors import ArgumentTypeError, DeviceError, ProfileError
-from .critical_path import CriticalNode, critical_path
+from .critical_path import CriticalPath, critical_path
 from .device_work import DeviceSpan
 from .events import ProfileEvent, Record, read
 from .recording import Recorder
@@ -162,9 +162,10 @@ class profile:
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  # a path of any kind
             file.write(text)
 
-    def critical_path(self, graph_task_id: int | None = None) -> list[CriticalNode]:
-        """Return the nodes that decided how long a backward took, in the order in which they ran.
+    def critical_path(self, graph_task_id: int | None = None) -> CriticalPath:
+        """Return the nodes that decided how long a backward took: CriticalNodes in the order in which they ran.
 
+        It is printed as a table, with the line of each node, its time and its share.
         It is the time of the host: of work on an asynchronous device, that of its launch.
 
         Args:
@@ -227,5 +228,5 @@ def _observers(recorder: Recorder) -> tuple[tuple[Observers[Any], Any], ...]:
     """Return what a profile consists of, each with the list that it is put into."""
     return (
         *((NEW_NODES, recorder), (STEPS, recorder), (STEPS, recorder.work)),
-        *((DEVICE_WORK, recorder.work), (PROGRAMS, recorder)),
+        *((DEVICE_WORK, recorder.work), (PROGRAMS, recorder), (OPTIMIZER_STEPS, recorder), (CALLS, recorder)),
     )

@@ -17,6 +17,7 @@ from time import perf_counter
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
+from ...core.arrays import call_times  # noqa: F401  # it times the functions of operations for whoever is put among CALLS
 from ...core.arrays.device_work import recorders_in_use
 from ...core.arrays.tensor_base import TensorBase
 from ...core.engine.instruments import is_cancellation
@@ -39,10 +40,12 @@ __all__ = [
     "ForwardCall",
     "NodeFacts",
     "NodeRun",
+    "OptimizerRun",
     "PLAIN_CALL",
     "ProgramRun",
     "Recorder",
     "Spec",
+    "TIMED_CALL",
     "WorkerRun",
 ]
 
@@ -53,6 +56,8 @@ Spec: TypeAlias = tuple[tuple[int, ...], Any] | None
 BEGIN = LEAF_ORDER
 #: How many entries a call has in `Recorder.plain_calls`, besides one for each argument that may be a tensor.
 PLAIN_CALL = 10
+#: How many entries a call has in `Recorder.timed_calls`.
+TIMED_CALL = 4
 
 
 class NodeFacts(NamedTuple):
@@ -108,6 +113,23 @@ class ProgramRun(NamedTuple):
     began: float
     ended: float
     is_whole: bool
+
+
+@final
+class OptimizerRun:
+    """A step of an optimizer: when it began after its closure, waited, and ended."""
+
+    __slots__ = ("began", "ended", "name", "resumed", "status", "suspended", "thread", "workers")
+
+    def __init__(self, name: str, began: float) -> None:
+        self.name: str = name
+        self.thread: int = get_ident()
+        self.began: float = began
+        self.suspended: list[float] = []
+        self.resumed: list[float] = []
+        self.workers: list[WorkerRun] = []
+        self.ended: float = began
+        self.status: str = "done"
 
 
 @final
@@ -280,10 +302,12 @@ class Recorder:
         "older",
         "older_facts",
         "older_nodes",
+        "optimizer_runs",
         "own_files",
         "plain_calls",
         "programs",
         "threads",
+        "timed_calls",
         "work",
     )
 
@@ -291,6 +315,8 @@ class Recorder:
         self.clock: Clock = clock
         #: Calls of functions whose nodes are plain: see NodeRecorder.
         self.plain_calls: list[Any] = []
+        #: The functions of operations, with their times: see CallRecorder.
+        self.timed_calls: list[Any] = []
         #: All other calls.
         self.calls: list[ForwardCall] = []
         #: The orders of the plain nodes that earlier backward passes have run.
@@ -311,6 +337,8 @@ class Recorder:
         self.backwards: list[BackwardRecord] = []
         #: Runs of programs, each after its parts.
         self.programs: list[ProgramRun] = []
+        #: Steps of optimizers that have ended.
+        self.optimizer_runs: list[OptimizerRun] = []
         #: (time, thread, name of the event loop that runs in it from then on).
         self.loops: list[tuple[float, int, str]] = []
         self.threads: dict[int, str] = {}
@@ -411,6 +439,31 @@ class Recorder:
             begin = end
         self.programs.extend([*found, ProgramRun(name, f"{phase} of {name}", thread, began, ended, True)])
 
+    # For optimizers: see OptimizerRecorder.
+
+    def step_begins(self, name: str) -> OptimizerRun:
+        """Note the time, and return the run."""
+        self.note_thread()
+        return OptimizerRun(name, self.clock())
+
+    def step_suspends(self, token: OptimizerRun) -> None:
+        """Note the time."""
+        token.suspended.append(self.clock())
+
+    def step_resumes(self, token: OptimizerRun) -> None:
+        """Note the time."""
+        token.resumed.append(self.clock())
+
+    def step_in_worker(self, token: OptimizerRun, update: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a function that also notes which thread has run the update, and when."""
+        return in_worker(update, token, self)
+
+    def step_ends(self, token: OptimizerRun, status: str) -> None:
+        """Keep the run, if the profile has not ended meanwhile."""
+        token.ended, token.status = self.clock(), status
+        if self.is_open:
+            self.optimizer_runs.append(token)
+
     def note_thread(self) -> None:
         """Note the name of this thread, and of the loop that runs in it."""
         thread, loop = get_ident(), running_loop_name()
@@ -492,18 +545,7 @@ class _RecordedBackward(StepObserver):
 
     def in_worker(self, node: Any, body: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that also notes which worker thread ran the body, and when."""
-        run, clock, threads = self._running.get(node), self._clock, self._recorder.threads
-
-        def work() -> Any:
-            began, thread = clock(), get_ident()
-            try:
-                return body()
-            finally:
-                threads[thread] = threading.current_thread().name
-                if run is not None:
-                    run.workers.append(WorkerRun(thread, began, clock()))
-
-        return work
+        return in_worker(body, self._running.get(node), self._recorder)
 
     def admitted(self, node: Any) -> None:
         """Note the time."""
@@ -545,6 +587,22 @@ class _RecordedBackward(StepObserver):
         if max(orders, default=BEGIN) > recorder.first:
             recorder.note_older(nodes)
         self._running.clear()
+
+
+def in_worker(body: Callable[[], Any], run: NodeRun | OptimizerRun | None, recorder: Recorder) -> Callable[[], Any]:
+    """Return a function that does what `body` does, and notes in a run which thread has done it, and when."""
+    clock, threads = recorder.clock, recorder.threads
+
+    def work() -> Any:
+        began, thread = clock(), get_ident()
+        try:
+            return body()
+        finally:
+            threads[thread] = threading.current_thread().name
+            if run is not None:
+                run.workers.append(WorkerRun(thread, began, clock()))
+
+    return work
 
 
 def _make_caller(recorder: Recorder) -> Callable[[FrameType, CodeType], FrameType | None]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...core.graph.html import table
 from ...core.settings.arguments import describe
 from ...errors import ArgumentError
+from .columns import columns_of_text
 
 if TYPE_CHECKING:
     from .device_work import DeviceSpan
@@ -149,15 +150,7 @@ def _cells(line: _Line, columns: Sequence[str]) -> list[str]:
 def _text(lines: Sequence[_Line], count: int, columns: Sequence[str]) -> str:
     cells = [[_COLUMNS[name][0] for name in columns]]
     cells += [_cells(line, columns) for line in lines]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(columns))]
-    rows = [
-        "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
-    rows.insert(1, "  ".join("-" * width for width in widths))
+    rows = columns_of_text(cells, range(2, len(columns)))
     if count > len(lines):
         rows.append(f"and {count - len(lines)} more")
     return "\n".join(rows)

@@ -1,10 +1,11 @@
 """The trace of a profile in the trace event format, which Perfetto and chrome://tracing open.
 
 The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Work is a complete slice
-(X) in the lane of its thread, and of its stream where it has one; a node that waits is an async slice (b, n, e) beside
-the lanes; arrows are flows (s, f), and counters are C. A stream of a device whose work was timed has a lane with what
-the device did there, and when, and an arrow leads to each slice from its launch on the host. The programs of a compiled
-function have a lane, in which the parts of a run lie within it.
+(X) in the lane of its thread, and of its stream where it has one; a node that waits is an async slice (b, n, e) of the
+process, numbered within it (id2): one with a number for all processes (id) is shown apart from all lanes; arrows are
+flows (s, f), and counters are C. A stream of a device whose work was timed has a lane with what the device did there,
+and when, and an arrow leads to each slice from its launch on the host. The programs of a compiled function have a lane,
+in which the parts of a run lie within it.
 """
 
 from __future__ import annotations
@@ -37,12 +38,25 @@ class _Lanes:
     """The numbers and names of lanes; slices of one lane never overlap except one inside of another."""
 
     def __init__(self) -> None:
-        self.names: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
+        #: What each lane is called, by its number: no two have one name.
+        self.names: dict[int, str] = {}
         self._ends: dict[str, int] = {}
 
-    def number(self, name: str) -> int:
-        """Return the number of a lane."""
-        return self.names.setdefault(name, len(self.names) + 1)
+    def number(self, key: str, name: str | None = None) -> int:
+        """Return the number of a lane; a new one is called `name`, else its key, with a number if that is taken."""
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self._numbers) + 1
+            self.names[found] = self._unused(key if name is None else name)
+        return found
+
+    def _unused(self, name: str) -> str:
+        taken, count, found = set(self.names.values()), 1, name
+        while found in taken:
+            count += 1
+            found = f"{name} ({count})"
+        return found
 
     def free(self, name: str, began: int, ended: int) -> int:
         """Return the number of the first lane of that name, or of that name with a number, where nothing else is."""
@@ -62,16 +76,10 @@ class _Trace:
         self._record = record
         self._process = os.getpid()
         self._lanes = _Lanes()
-        loops: dict[int, dict[str, None]] = {}
-        for event in record.events:
-            found = loops.setdefault(event.thread_id, {})
-            if event.loop is not None:
-                found[event.loop] = None
-        #: A lane for each thread, named after the loops that it runs.
+        with_loops = {event.thread_id for event in record.events if event.loop is not None}
+        #: A lane for each thread, which tells whether it runs an event loop.
         self._thread_lanes = {
-            thread: self._lanes.number(
-                " ".join([name, *(f"[{loop}]" for loop in loops.get(thread, ()))]) + f" #{thread}"
-            )
+            thread: self._thread_lane(thread, f"{name} (event loop)" if thread in with_loops else name)
             for thread, name in sorted(record.threads.items())
         }
 
@@ -102,20 +110,22 @@ class _Trace:
         lane = self._thread_lanes.get(event.thread_id)
         if lane is not None:
             return lane
-        name = event.thread if isinstance(event, ProfileEvent) else "thread"
-        return self._lanes.number(f"{name} #{event.thread_id}")
+        return self._thread_lane(event.thread_id, event.thread if isinstance(event, ProfileEvent) else "thread")
+
+    def _thread_lane(self, thread: int, name: str) -> int:
+        return self._lanes.number(f"thread {thread}", name)
 
     def _names(self) -> Iterator[dict[str, Any]]:
         yield self._event("M", "process_name", 0, 0, args={"name": "asyncgrad"})
-        for name, lane in self._lanes.names.items():
+        for lane, name in self._lanes.names.items():
             yield self._event("M", "thread_name", 0, lane, args={"name": name})
             yield self._event("M", "thread_sort_index", 0, lane, args={"sort_index": lane})
 
     def _forward(self, event: ProfileEvent) -> dict[str, Any]:
         assert event.ended is not None
-        began = event.ended - _MARK if event.began is None else event.began
+        began = event.ended - _MARK if event.began is None else min(event.began, event.ended - _MARK)
         duration = _microseconds(event.ended - began)
-        if (event.resumed or event.began is not None) and event.device_began is None:
+        if event.began is not None and event.device_began is None and event.sequence_nr not in self._record.timed:
             # An async Function may have waited meanwhile: it has no slice that other work would lie inside of.
             began, duration = event.ended - _MARK, _microseconds(_MARK)
         lane = self._lane(event)
@@ -125,7 +135,7 @@ class _Trace:
         """Return the slice of a program, or of a part of one, in the lane that its programs have in a thread."""
         assert event.began is not None
         assert event.ended is not None
-        lane = self._lanes.number(f"program of {event.program} #{event.thread_id}")
+        lane = self._lanes.number(f"{event.program} #{event.thread_id}", f"program of {event.program}")
         duration = _microseconds(event.ended - event.began)
         return self._event("X", event.name, event.began, lane, dur=duration, cat=event.kind, args=_arguments(event))
 
@@ -133,7 +143,7 @@ class _Trace:
         lane, arguments = self._lane(event), _arguments(event)
         for part, (began, ended) in enumerate(_work(event)):
             more = arguments if part == 0 else {"part": part + 1, "sequence_nr": event.sequence_nr}
-            yield self._event("X", event.name, began, lane, dur=_microseconds(ended - began), cat="backward", args=more)
+            yield self._event("X", event.name, began, lane, dur=_microseconds(ended - began), cat=event.kind, args=more)
         if event.worker_began is not None and event.worker_ended is not None:
             duration = _microseconds(event.worker_ended - event.worker_began)
             worker = self._worker_lane(event)
@@ -171,7 +181,7 @@ class _Trace:
     def _waiting(self, index: int, event: ProfileEvent, lane: int) -> Iterator[dict[str, Any]]:
         assert event.began is not None
         assert event.ended is not None
-        same: dict[str, Any] = {"cat": "waiting", "id": f"node {index}"}
+        same: dict[str, Any] = {"cat": "waiting", "id2": {"local": f"node {index}"}}
         yield self._event("b", event.name, event.began, lane, **same, args=_arguments(event))
         for what, times in (("suspended", event.suspended), ("resumed", event.resumed)):
             for time in times:
@@ -183,7 +193,7 @@ class _Trace:
         for span in self._record.spans:
             name = f"backward {span.id}"
             lane = self._thread_lanes.get(span.thread_id, 0)
-            same: dict[str, Any] = {"cat": "backward", "id": name}
+            same: dict[str, Any] = {"cat": "backward", "id2": {"local": name}}
             ended = max(last, span.began) if span.ended is None else span.ended
             yield self._event("b", name, span.began, lane, **same, args={"parent": span.parent, "status": span.status})
             yield self._event("e", name, ended, lane, **same)

@@ -11,9 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 from ...core.graph.facts import (
+    awaits_of,
     byte_text,
     hooks_of,
-    is_async,
     leaf_of,
     number_text,
     saved_arrays,
@@ -41,6 +41,7 @@ __all__ = [
     "draw",
     "leads_to_next",
     "merged_name",
+    "module_paths",
 ]
 
 
@@ -276,7 +277,7 @@ class _Drawing:
         numbers: dict[Any, int] = {}
         kinds, targets = [], []
         for node in self.inner:
-            kind = (node.name, node.is_async, node.device, node.input_nrs, tuple(hooks_of(node).items()))
+            kind = (node.name, *awaits_of(node), node.device, node.input_nrs, tuple(hooks_of(node).items()))
             look = (*kind, _shape_key(node), self._edge_kinds(node))
             kinds.append(numbers.setdefault(look, len(numbers)))
             targets.append([self.index[target] for target in node.next_nodes if target in self.index])
@@ -328,7 +329,8 @@ class _Drawing:
         drawn = sum(self.shown_as[index] in self.box_of for index in range(nodes)) if places > most else nodes
         drawn_leaves = sum(leaf in self.box_of for leaf in self.leaves)
         boxes = len(self.picture.boxes)
-        caption = f"{number_text(nodes, 'node')} and {_leaves_text(leaves)}"
+        # Of what is left out, the numbers come first: nobody is to take the picture for the whole graph.
+        caption = f"{_of(drawn, nodes, 'node')} and {_of(drawn_leaves, leaves, 'leaf', 'leaves')}"
         if boxes < nodes + leaves:
             caption += f", shown as {number_text(boxes, 'box', 'boxes')}"
         left = [number_text(nodes - drawn, "node")] if nodes > drawn else []
@@ -367,6 +369,7 @@ class _Drawing:
     def fill(self, names: Mapping[int, str]) -> None:
         """Write what the boxes say."""
         facts: dict[str, _Facts] = {}
+        modules = module_paths(self.inner, names)
         for index, node in enumerate(self.inner):
             box = self.box_of.get(self.shown_as[index])
             if box is None:
@@ -374,7 +377,7 @@ class _Drawing:
             known = facts.get(box.key)
             if known is None:
                 known = facts[box.key] = _Facts(node, self.calls)
-            known.add(node, self.times)
+            known.add(node, self.times, modules[index])
         devices = {node.device for node in (*self.inner, *self.leaves)} - {None}
         for box in self.picture.boxes:
             if box.kind == "node":
@@ -419,11 +422,15 @@ class _Facts:
         self.last = node
         self.line = calls.get(node.sequence_nr)
         self.count = self.saved = self.released = self.runs = self.nanoseconds = 0
-        self.is_async, self.same_saved = False, True
+        #: What the runs may wait for.
+        self.awaits: dict[str, None] = {}
+        #: The modules that they are of, as far as that is known.
+        self.modules: dict[str, None] = {}
+        self.same_saved = True
         self.arrays: Counter[str] = Counter()
         self.hooks: Counter[str] = Counter()
 
-    def add(self, node: Node, times: Mapping[int, int]) -> None:
+    def add(self, node: Node, times: Mapping[int, int], module: str) -> None:
         """Take one more node into account."""
         self.count += 1
         self.last = node
@@ -439,7 +446,9 @@ class _Facts:
                 self.arrays[what] += 1
         if node.meta is not None:
             self.hooks.update(hooks_of(node))
-        self.is_async = self.is_async or is_async(node)
+        self.awaits.update(dict.fromkeys(awaits_of(node)))
+        if module:
+            self.modules[module] = None
         taken = times.get(node.sequence_nr)
         if taken is not None:
             self.runs += 1
@@ -451,6 +460,8 @@ class _Facts:
         box.count, box.saved = self.count, self.saved
         box.nanoseconds = self.nanoseconds if self.runs else None
         box.lines.append(shape_text(node))
+        if self.modules:
+            box.lines.append(f"in {merged_name(list(self.modules))}")
         notes = []
         if self.saved:
             each = "" if self.count == 1 else " each" if self.same_saved else " on average"
@@ -465,7 +476,7 @@ class _Facts:
             notes.append(time_text(self.nanoseconds) + (" together" if self.count > 1 else ""))
         if notes:
             box.lines.append(" · ".join(notes))
-        marks = (("async", self.is_async), ("hook", bool(self.hooks)), ("released", self.released > 0))
+        marks = (("async", bool(self.awaits)), ("hook", bool(self.hooks)), ("released", self.released > 0))
         box.marks = [mark for mark, is_so in marks if is_so]
         box.details = self._details()
 
@@ -488,8 +499,9 @@ class _Facts:
         else:
             found.append(("saved", "nothing"))
         found += [("hooks", number_text(count, kind)) for kind, count in self.hooks.items()]
-        if self.is_async:
-            found.append(("awaits", "an async rule, or saved tensors that have to be awaited"))
+        found += [("awaits", what) for what in self.awaits]
+        if self.modules:
+            found.append(("module", merged_name(list(self.modules))))
         if self.runs:
             found.append(("time", time_text(self.nanoseconds)))
             if self.runs > 1:
@@ -527,11 +539,72 @@ def _write_leaf(box: Box, leaves: Sequence[Any], names: Mapping[int, str], has_d
         for kind, listed in (("tensor hook", meta.hooks), ("post-accumulate hook", meta.post_accumulate_hooks)):
             if listed is not None and len(listed):
                 hooks[kind] += len(listed)
+    awaits = {what: None for each in leaves if each._meta.accumulator is not None for what in _awaits_of_leaf(each)}
     if hooks:
         texts = [number_text(count, kind) for kind, count in hooks.items()]
         box.lines.append(", ".join(texts))
         box.details += [("hooks", text) for text in texts]
-        box.marks = ["hook"]
+        box.marks = ["async", "hook"] if awaits else ["hook"]
+        box.details += [("awaits", what) for what in awaits]
+
+
+def _awaits_of_leaf(leaf: Any) -> list[str]:
+    node = leaf._meta.accumulator()
+    return [] if node is None else awaits_of(node)
+
+
+def module_paths(nodes: Sequence[Node], names: Mapping[int, str]) -> list[str]:
+    """Return for each node the path of the module that it is of, as in `layers.0.attention`; "" where none is known.
+
+    A node that takes a parameter is of the module that has it. One between others is of the module that is around the
+    nearest of them on both sides: an activation between two layers of a block is of the block.
+
+    Args:
+        nodes: the nodes, each before those that it leads to, without leaves.
+        names: the names of leaves, by the id of each.
+    """
+    index = {node: place for place, node in enumerate(nodes)}
+    own: list[tuple[str, ...] | None] = []
+    for node in nodes:
+        paths = [
+            tuple(names[id(leaf)].split(".")[:-1])
+            for target in node.next_nodes
+            if target is not None and (leaf := leaf_of(target)) is not None and id(leaf) in names
+        ]
+        own.append(_around(paths))
+    below, above = list(own), list(own)
+    for place in reversed(range(len(nodes))):
+        if own[place] is None:
+            targets = [index[target] for target in nodes[place].next_nodes if target in index]
+            below[place] = _around([below[target] for target in targets])
+    users: list[list[int]] = [[] for _ in nodes]
+    for place, node in enumerate(nodes):
+        if own[place] is None:
+            above[place] = _around([above[user] for user in users[place]])
+        for target in node.next_nodes:
+            if target in index:
+                users[index[target]].append(place)
+    found = []
+    for place, path in enumerate(own):
+        both = (below[place], above[place])
+        found.append(".".join(path if path is not None else _around(both) or () if None not in both else ()))
+    return found
+
+
+def _around(paths: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    """Return the path of the innermost module around those of which one is known; None where there is none."""
+    common: tuple[str, ...] | None = None
+    for path in paths:
+        if common is None or path is None:
+            common = common if path is None else path
+            continue
+        same = 0
+        for one, other in zip(common, path, strict=False):
+            if one != other:
+                break
+            same += 1
+        common = common[:same]
+    return common
 
 
 def merged_name(names: Sequence[str]) -> str:
@@ -547,6 +620,11 @@ def merged_name(names: Sequence[str]) -> str:
             merged[places[0]] = f"{min(numbers)}–{max(numbers)}"
             return "".join(merged)
     return f"{names[0]}, … {len(names) - 1:,} more"
+
+
+def _of(drawn: int, count: int, what: str, many: str = "") -> str:
+    """Return `12 nodes`, or `5 of 12 nodes` if that many are drawn."""
+    return f"{'' if drawn == count else f'{drawn:,} of '}{number_text(count, what, many)}"
 
 
 def _leaves_text(count: int) -> str:

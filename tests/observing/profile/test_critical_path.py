@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.observing.profile.critical_path import critical_path
+from asyncgrad.observing.profile.critical_path import CriticalNode, CriticalPath, critical_path
 from asyncgrad.observing.profile.events import BackwardSpan, ProfileEvent, Record
 from asyncgrad.testing import ScheduleLoop
 from tests.devices.numbered import Numbered
@@ -166,3 +166,48 @@ def test_the_path_is_that_of_the_longest_backward_unless_one_is_named() -> None:
 
     assert sum(step.own_time for step in prof.critical_path()) == 3_000_000_000
     assert sum(step.own_time for step in prof.critical_path(first)) == 1_000_000_000
+
+
+def event(name: str, began: int, ended: int) -> ProfileEvent:
+    fields: dict[str, Any] = dict.fromkeys(ProfileEvent._fields)
+    times = {"began": began, "ended": ended, "suspended": (), "resumed": (), "waited_for": ()}
+    return ProfileEvent(**(fields | {"kind": "backward", "name": name, "graph_task_id": 0} | times))
+
+
+def test_the_path_is_printed_as_a_table() -> None:
+    events = [event("SumBackward", 0, 250_000), event("SlowBackward", 250_000, 1_000_000)]
+    path = CriticalPath(
+        [
+            CriticalNode(events[0], 250_000, 250_000),
+            CriticalNode(
+                events[1]._replace(
+                    line="/home/someone/model.py:12",
+                    suspended=(300_000,),
+                    resumed=(900_000,),
+                    waited_for=("limit 'solver'",),
+                ),
+                750_000,
+                500_000,
+            ),
+        ]
+    )
+
+    assert isinstance(path, list)
+    assert repr(path) == str(path)
+    assert str(path).splitlines() == [
+        "node          line         own time, µs  share, %  gain, µs  waited, µs  waited for",
+        "------------  -----------  ------------  --------  --------  ----------  --------------",
+        "SumBackward                       250.0      25.0     250.0         0.0",
+        "SlowBackward  model.py:12         750.0      75.0     500.0       600.0  limit 'solver'",
+        "2 nodes: 1,000.0 µs",
+    ]
+    assert path._repr_html_().count("<tr") == 3
+
+
+def test_of_a_long_path_the_nodes_with_the_most_time_are_shown_in_their_order() -> None:
+    path = CriticalPath(CriticalNode(event(f"N{index}", 0, 1), 100 * (index % 50), 0) for index in range(100))
+    lines = str(path).splitlines()
+
+    assert len(lines) == 43
+    assert [line.partition(" ")[0] for line in lines[2:4]] == ["N30", "N31"]
+    assert lines[-1] == "100 nodes: 245.0 µs, of which the 60 with the least time are not shown"

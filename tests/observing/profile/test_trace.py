@@ -7,6 +7,7 @@ import contextlib
 import io
 import itertools
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,27 @@ async def test_workers_and_devices_have_lanes_of_their_own(tmp_path: Path) -> No
     assert len(worker) == 1
     assert next(iter(worker)).startswith("asyncgrad worker")
     assert {name.partition(" ")[0] for name in device} == {"thread:0"}
-    assert any("Loop" in name for name in threads)
+    assert "MainThread (event loop)" in threads
+    assert not any("0x" in name for name in names.values())
+
+
+def test_threads_of_one_name_have_lanes_of_their_own(tmp_path: Path) -> None:
+    def train() -> None:
+        x = ag.tensor([1.0, 2.0], requires_grad=True)
+        ag.sync.backward(np.tanh(x).sum())
+
+    with ag.profile(whole_process=True) as prof:
+        # Both live at once: the id of a thread that has ended is given to the next.
+        threads = [threading.Thread(target=lambda: (train(), both.wait(10)), name="trainer") for _ in range(2)]
+        both = threading.Barrier(2)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    text, events = traced(prof, tmp_path)
+
+    assert violations(text) == []
+    assert {"trainer", "trainer (2)"} <= set(lane_names(events).values())
 
 
 @one_loop
@@ -146,7 +167,7 @@ async def test_a_backward_that_failed_has_a_valid_trace(tmp_path: Path) -> None:
 
 SLICE = {"ph": "X", "name": "a", "cat": "c", "ts": 1, "dur": 2, "pid": 1, "tid": 1}
 NAME = {"ph": "M", "name": "thread_name", "ts": 0, "pid": 1, "tid": 1, "args": {"name": "lane"}}
-BEGIN = {"ph": "b", "name": "a", "cat": "c", "id": 1, "ts": 1, "pid": 1, "tid": 1}
+BEGIN = {"ph": "b", "name": "a", "cat": "c", "id2": {"local": "1"}, "ts": 1, "pid": 1, "tid": 1}
 START = {"ph": "s", "name": "a", "cat": "c", "id": 1, "ts": 1, "pid": 1, "tid": 1}
 
 
@@ -157,6 +178,7 @@ START = {"ph": "s", "name": "a", "cat": "c", "id": 1, "ts": 1, "pid": 1, "tid": 
         ([NAME, {**SLICE, "ts": -1}], "below zero"),
         ([{key: value for key, value in SLICE.items() if key != "dur"}], "without ['dur']"),
         ([SLICE], "lanes without a name"),
+        ([NAME, {**NAME, "tid": 2}], "lanes with one name"),
         ([NAME, SLICE, {**SLICE, "ts": 0}], "before the event above it"),
         ([NAME, SLICE, {**SLICE, "ts": 2}], "overlaps"),
         ([NAME, BEGIN], "never ends"),

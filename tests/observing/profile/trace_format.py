@@ -12,9 +12,9 @@ __all__ = ["violations"]
 #: The fields that an event of each phase has, besides `ph`, `ts`, `pid` and `tid`.
 FIELDS = {
     "X": {"name", "dur", "cat"},
-    "b": {"name", "cat", "id"},
-    "n": {"name", "cat", "id"},
-    "e": {"name", "cat", "id"},
+    "b": {"name", "cat", "id2"},
+    "n": {"name", "cat", "id2"},
+    "e": {"name", "cat", "id2"},
     "s": {"name", "cat", "id"},
     "f": {"name", "cat", "id", "bp"},
     "C": {"name", "args"},
@@ -57,6 +57,9 @@ def _lanes(events: list[dict[str, Any]]) -> Iterator[str]:
     used = {event["tid"] for event in events if event["ph"] in "Xsf"}
     if used - named:
         yield f"lanes without a name: {sorted(used - named)}"
+    names = [event["args"]["name"] for event in events if event["ph"] == "M" and event["name"] == "thread_name"]
+    if len(set(names)) < len(names):
+        yield f"lanes with one name: {sorted(names)}"
     last: dict[int, float] = {}
     for event in events:
         if event["ph"] != "M":
@@ -86,7 +89,7 @@ def _async(events: list[dict[str, Any]]) -> Iterator[str]:
     """Each async slice begins once and ends once, and its instants lie between."""
     open_slices: set[tuple[str, Any]] = set()
     for event in events:
-        key = event["cat"], event["id"]
+        key = event["cat"], event["id2"]["local"]
         if event["ph"] == "b":
             if key in open_slices:
                 yield f"begins twice: {event}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import asyncgrad as ag
@@ -43,6 +44,40 @@ def test_boxes_do_not_overlap_and_each_edge_is_drawn(page, tmp_path):
     for index, (left, top, right, bottom) in enumerate(corners):
         for other in corners[index + 1 :]:
             assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+
+
+def lines(path: str) -> list[tuple[float, float, float, float]]:
+    """Return the corners of each straight line of a path of horizontal and vertical ones."""
+    steps = re.findall(r"([MHV])(-?[\d.]+) ?(-?[\d.]+)?", path)
+    x, y = float(steps[0][1]), float(steps[0][2])
+    found = []
+    for name, number, _ in steps[1:]:
+        there = (float(number), y) if name == "H" else (x, float(number))
+        found.append((min(x, there[0]), min(y, there[1]), max(x, there[0]), max(y, there[1])))
+        x, y = there
+    return found
+
+
+@pytest.mark.slow
+def test_dashed_edges_run_behind_no_box(page, tmp_path):
+    nested = ag.tensor(1.0, requires_grad=True)
+    y: ag.Tensor = nested
+    for _ in range(8):
+        for _ in range(5):
+            y = np.tanh(y * nested) + np.sin(y)
+        y = np.exp(y) * y
+    for one in (page, ag.visualize(y, tmp_path / "nested.html")):
+        dom = run_page(one, tmp_path / "profile", "--dump-dom", fragment="#unfold")
+        dashed = re.findall(r'<path class="edge next" d="([^"]+)"', dom)
+
+        assert dashed
+        for left, top, right, bottom in boxes(dom).values():
+            inside = [
+                line
+                for line in (each for path in dashed for each in lines(path))
+                if line[0] < right - 2 and left + 2 < line[2] and line[1] < bottom - 2 and top + 2 < line[3]
+            ]
+            assert inside == []
 
 
 @pytest.mark.slow

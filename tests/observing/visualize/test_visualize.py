@@ -88,7 +88,7 @@ def test_what_is_beyond_the_limit_is_left_out_and_counted():
     text = ag.visualize(y, format="dot", fold=False, limit=20)
 
     assert text.count("Backward\\n") == 20
-    assert "200 nodes and 1 leaf" in text
+    assert "20 of 200 nodes and 0 of 1 leaf, shown as 20 boxes" in text
     assert "180 nodes and 1 leaf left out" in text
     assert "-> rest;" in text
 
@@ -275,6 +275,77 @@ def test_a_picture_whose_arrows_cross_shows_so_many_boxes_that_graphviz_takes_se
     boxes = int(re.search(r"shown as (\d+) boxes", drawing).group(1))
     assert 40 <= boxes < ag.visualize(y, format="dot").count("[label=")
     assert "left out" in drawing
+
+
+def test_an_async_hook_of_a_node_or_a_leaf_waits():
+    async def answers(grad):
+        return None
+
+    x, y = leaf(1.0), leaf(2.0)
+    z = np.sin(x) * y
+    before = ag.graph.summary(z)
+    z.grad_fn.next_edges[0].node.register_prehook(answers)
+    y.register_hook(answers)
+    page = data_of(ag.visualize(z, format="html"))
+    summary = ag.graph.summary(z)
+
+    assert dict(before.async_kinds) == {}
+    assert dict(summary.async_kinds) == {"SinBackward": 1, "AccumulateGrad": 1}
+    assert "no rule and no hook waits" in str(before)
+    assert [box["title"] for box in page["boxes"] if "async" in box["marks"]] == ["SinBackward", "leaf"]
+    assert ["awaits", "1 hook, an async def"] in page["boxes"][1]["details"]
+    assert "1 hook, an async def" in z.grad_fn.next_edges[0].node._repr_html_()
+
+
+def test_a_plain_and_an_async_hook_are_not_one_repeat():
+    async def answers(grad):
+        return None
+
+    y = leaf(1.0)
+    for turn in range(12):
+        y = np.tanh(y * 2.0)
+        y.register_hook(answers if turn == 5 else lambda grad: None)
+    page = data_of(ag.visualize(y, format="html"))
+
+    assert [box["count"] for box in page["boxes"] if "async" in box["marks"]] == [1]
+
+
+def test_nodes_say_the_module_that_they_are_of():
+    class Block(ag.nn.Module):
+        def __init__(self):
+            self.first, self.second = ag.nn.Linear(4, 8), ag.nn.Linear(8, 4)
+
+        def __call__(self, x):
+            return x + self.second(np.tanh(self.first(x)))
+
+    class Model(ag.nn.Module):
+        def __init__(self):
+            self.blocks, self.head = [Block(), Block()], ag.nn.Linear(4, 2)
+
+        def __call__(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return np.exp(self.head(np.sin(x))).sum()
+
+    model = Model()
+    page = data_of(ag.visualize(model(np.ones((3, 4))), format="html", params=model, fold=False))
+    found = [(box["title"], dict(box["details"]).get("module", "")) for box in page["boxes"] if box["kind"] == "node"]
+
+    assert found == [
+        ("SumBackward", ""),
+        ("ExpBackward", ""),
+        ("LinearBackward", "head"),
+        ("SinBackward", ""),
+        ("AddBackward", ""),
+        ("LinearBackward", "blocks.1.second"),
+        ("TanhBackward", "blocks.1"),
+        ("LinearBackward", "blocks.1.first"),
+        ("AddBackward", ""),
+        ("LinearBackward", "blocks.0.second"),
+        ("TanhBackward", "blocks.0"),
+        ("LinearBackward", "blocks.0.first"),
+    ]
+    assert "in blocks.1.first" in ag.visualize(model(np.ones((3, 4))), format="dot", params=model, fold=False)
 
 
 def test_few_arrows_lead_to_what_is_left_out():

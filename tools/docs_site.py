@@ -131,7 +131,7 @@ def assemble(target: Path) -> None:
 def _with_index(page: str, text: str) -> str:
     """Return the text of a page with an entry of the index beneath each heading that newcomers look for."""
     for heading, phrases in SEARCHED.get(page, {}).items():
-        entries = ", ".join(phrases)
+        entries = ", ".join(f"! {phrase}" for phrase in phrases)  # the main ones, which the search has first
         text = text.replace(f"{heading}\n", f"{heading}\n\n```{{index}} {entries}\n```\n", 1)
     return text
 

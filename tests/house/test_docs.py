@@ -202,7 +202,8 @@ def test_links_of_the_site_read_as_titles_and_what_newcomers_search_is_found(ass
     for name, headings in docs_site.SEARCHED.items():
         text = (assembled / f"{name}.md").read_text()
         for heading, phrases in headings.items():
-            assert f"\n{heading}\n\n```{{index}} {', '.join(phrases)}\n```\n" in text
+            entries = ", ".join(f"! {phrase}" for phrase in phrases)
+            assert f"\n{heading}\n\n```{{index}} {entries}\n```\n" in text
 
 
 def test_a_picture_of_the_site_leaves_its_colours_to_the_site(assembled: Path) -> None:

@@ -62,7 +62,16 @@ KINDS = {
     "weights": "Files of weights",
 }
 #: Files that share the page of another.
-_SHARED = {"transformer": "attention", "resizing": "shapes"}
+_SHARED = {
+    "alignments": "losses",
+    "backward_hooks": "module",
+    "folding": "shapes",
+    "parameters": "module",
+    "resizing": "shapes",
+    "sampling": "shapes",
+    "transformer": "attention",
+    "unpooling": "pooling",
+}
 
 #: Classes whose instances a program gets and does not make: their entries show no constructor.
 GIVEN = frozenset(

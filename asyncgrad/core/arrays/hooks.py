@@ -44,7 +44,10 @@ class HookList:
             if not isinstance(option, bool):
                 raise HookTypeError(must_be(name, "True or False", option))
         key = _next_id()
-        self._hooks = {key: hook, **self._hooks} if prepend else {**self._hooks, key: hook}
+        if prepend:
+            self._hooks = {key: hook, **self._hooks}
+        else:
+            self._hooks[key] = hook
         if not overlap:
             self._not_overlapping.add(key)
         return RemovableHandle(self, key)

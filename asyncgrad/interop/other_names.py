@@ -195,8 +195,7 @@ ANYWHERE = {
     **dict.fromkeys(("LRScheduler", "_LRScheduler"), "ag.optim.schedule.Schedule"),
     "clip_grad_norm_": "ag.optim.clip_grad_norm",
     "clip_grad_value_": "ag.optim.clip_grad_value",
-    "swa_utils": "ag.optim.ExponentialMovingAverage",
-    "AveragedModel": "ag.optim.ExponentialMovingAverage",
+    **dict.fromkeys(("swa_utils", "AveragedModel"), "ag.nn.utils.AveragedModel, or ag.optim.ExponentialMovingAverage"),
     **dict.fromkeys(("DataLoader", "Dataset", "TensorDataset", "dataloader"), _BATCHES),
     **dict.fromkeys(
         ("adam", "adamw", "sgd", "lion", "rmsprop", "lbfgs"), "ag.optim.Adam and others, as in torch.optim"
@@ -216,7 +215,7 @@ HERE = {
         "fft": "np.fft",
         "seed": "ag.random.seed",
     },
-    "asyncgrad.nn": {"Upsample": "ag.nn.interpolate", "Dense": "ag.nn.Linear"},
+    "asyncgrad.nn": {"Dense": "ag.nn.Linear"},
     "asyncgrad.func": {"jacobian": "ag.func.jacrev"},
     "asyncgrad.sync.func": {"jacobian": "ag.sync.func.jacrev"},
     "asyncgrad.nn.utils": {"data": _BATCHES},

@@ -186,20 +186,15 @@ TENSOR_ATTRIBUTES: dict[str, str] = {
 #: By name, what to write instead of an attribute of a module that is called `model`.
 MODULE_ATTRIBUTES: dict[str, str] = {
     "cuda": 'model.to("cuda:0")',
-    "cpu": 'model.to("cpu")',
-    "float": "model.to(np.float32)",
-    "double": "model.to(np.float64)",
-    "half": "model.to(np.float16)",
     "backward": "await loss.backward(), of a loss computed from the outputs",
     "fit": "a loop: loss = loss_of(model(x), y); await loss.backward(); optimizer.step(); optimizer.zero_grad()",
     "compile": "ag.jit of the function that calls the model",
     "predict": "model(x)",
-    "summary": "print(model)",
+    "summary": "ag.summary(model, *args)",
     "weights": "dict(model.named_parameters())",
     "params": "model.parameters()",
     "trainable_variables": "model.parameters()",
-    "register_full_backward_hook": "a hook of a tensor, x.register_hook(hook)",
-    "register_backward_hook": "a hook of a tensor, x.register_hook(hook)",
+    "register_backward_hook": "model.register_full_backward_hook(hook)",
     "save": "nn.save_safetensors(model.state_dict(), path)",
     "load": "model.load_state_dict(nn.load_safetensors(path))",
     "init": "model.state_dict(): a module is made with its parameters",
@@ -253,7 +248,13 @@ def _missing(owner: type, name: str, instead: str) -> AttributeError:
 
 
 def hint_at(cls: type, attributes: Mapping[str, str]) -> None:
-    """Let a class say what to write instead of attributes that it does not have, and let `dir` leave them out."""
+    """Let a class say what to write instead of attributes that it does not have, and let `dir` leave them out.
+
+    Raises:
+        ValueError: it has one of them.
+    """
+    if found := [name for name in attributes if hasattr(cls, name)]:
+        raise ValueError(f"{cls.__name__} has {', '.join(found)}: take that out of the hints")
     kind = _Elsewhere if cls.__dictoffset__ else _ElsewhereAlways
     for name, instead in attributes.items():
         setattr(cls, name, kind(name, instead))

@@ -26,14 +26,31 @@ _TRANSPOSED_2 = (
     r"\text{output}_{n,k,u,v} = b_k + \sum_{c} \; \sum_{i s_1 + a d_1 - p_1 = u} \; \sum_{j s_2 + b d_2 - p_2 = v} "
     r"W_{c,k,a,b} \, x_{n,c,i,j}"
 )
+# Of volumes the indices of positions are triples.
+_CONVOLUTION_3 = _CONVOLUTION.replace(r"\cdot", r"\odot") + r", \qquad i, a \text{ triples}"
+_TRANSPOSED_3 = _TRANSPOSED.replace(r"\cdot", r"\odot") + r", \qquad i, j, a \text{ triples}"
 _NORMALIZED = r"y = \frac{x - \operatorname{mean}(x)}{\sqrt{\operatorname{var}(x) + \varepsilon}} \cdot w + b"
 _AVERAGE = r"y_i = \frac{1}{|K_i|} \sum_{j \in K_i} x_j, \qquad K_i \text{ the window of } i"
 _MAXIMUM = r"y_i = \max_{j \in K_i} x_j, \qquad K_i \text{ the window of } i"
 _ADAPTIVE = r"K_i = \left\{ \lfloor i n / m \rfloor, \ldots, \lceil (i + 1) n / m \rceil - 1 \right\}"
 _ADAPTIVE_AVERAGE = rf"y_i = \frac{{1}}{{|K_i|}} \sum_{{j \in K_i}} x_j, \qquad {_ADAPTIVE}"
 _ADAPTIVE_MAXIMUM = rf"y_i = \max_{{j \in K_i}} x_j, \qquad {_ADAPTIVE}"
+_FRACTIONAL = (
+    r"\begin{aligned} y_i &= \max_{j \in K_i} x_j, \qquad K_i = \{a_i, \ldots, a_i + k - 1\} \\ a_i &= \lfloor (i + u) "
+    r"\alpha \rfloor - \lfloor u \alpha \rfloor, \qquad \alpha = \frac{n - k}{m - 1}, \; u \sim U(0, 1) \end{aligned}"
+)
+_POWERS = (
+    r"y_i = \left( \sum_{j \in K_i} x_j^{\,p} \right)^{1 / p}, \qquad K_i \text{ the window of } i, \; p = "
+    r"\text{norm_type}"
+)
+_UNPOOLED = r"y_j = \begin{cases} x_i & \text{indices}_i = j \\ 0 & \text{otherwise} \end{cases}"
 _DROPOUT = (
     r"y = \frac{m \odot x}{1 - p}, \qquad m_{MEMBERS} \sim \operatorname{Bernoulli}(1 - p) \text{ for each MEMBER}"
+)
+_ALPHA_DROPOUT = (
+    r"\begin{aligned} y &= s \left( m \odot x - \alpha (1 - m) + \alpha p \right), \qquad m_{MEMBERS} \sim "
+    r"\operatorname{Bernoulli}(1 - p) \text{ for each MEMBER} \\"
+    r" s &= \frac{1}{\sqrt{(1 - p) (1 + \alpha^2 p)}}, \qquad \alpha \approx 1.7581 \end{aligned}"
 )
 _RNN = r"h_t = \tanh(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})"
 _GRU = (
@@ -95,27 +112,75 @@ FORMULAS = _by_name(
         "softmax Softmax Softmax2d": _SOFTMAX,
         "log_softmax LogSoftmax": r"y_i = \log \frac{e^{x_i}}{\sum_j e^{x_j}} = x_i - \log \sum_j e^{x_j}",
         "softmin Softmin": r"y_i = \frac{e^{-x_i}}{\sum_j e^{-x_j}}",
+        "gumbel_softmax": (
+            r"y_i = \frac{e^{(x_i + G_i) / \tau}}{\sum_j e^{(x_j + G_j) / \tau}}, \qquad G_i \sim "
+            r"\operatorname{Gumbel}(0, 1)"
+        ),
         "glu GLU": r"y = a \, \sigma(b), \qquad x = [a, b] \text{ along the axis}",
         # Linear maps, convolutions, windows.
         "linear Linear": r"y = x W^{\mathsf T} + b",
-        "Bilinear": r"y_k = x_1^{\mathsf T} W_k \, x_2 + b_k",
+        "bilinear Bilinear": r"y_k = x_1^{\mathsf T} W_k \, x_2 + b_k",
         "Identity": r"y = x",
         "conv1d Conv1d": _CONVOLUTION,
         "conv2d Conv2d": _CONVOLUTION_2,
+        "conv3d Conv3d": _CONVOLUTION_3,
         "conv_transpose1d ConvTranspose1d": _TRANSPOSED,
         "conv_transpose2d ConvTranspose2d": _TRANSPOSED_2,
-        "avg_pool1d avg_pool2d AvgPool1d AvgPool2d": _AVERAGE,
-        "max_pool1d max_pool2d MaxPool1d MaxPool2d": _MAXIMUM,
-        "adaptive_avg_pool1d adaptive_avg_pool2d AdaptiveAvgPool1d AdaptiveAvgPool2d": _ADAPTIVE_AVERAGE,
-        "adaptive_max_pool1d adaptive_max_pool2d AdaptiveMaxPool1d AdaptiveMaxPool2d": _ADAPTIVE_MAXIMUM,
+        "conv_transpose3d ConvTranspose3d": _TRANSPOSED_3,
+        "avg_pool1d avg_pool2d avg_pool3d AvgPool1d AvgPool2d AvgPool3d": _AVERAGE,
+        "max_pool1d max_pool2d max_pool3d MaxPool1d MaxPool2d MaxPool3d": _MAXIMUM,
+        "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d AdaptiveAvgPool1d AdaptiveAvgPool2d "
+        "AdaptiveAvgPool3d": _ADAPTIVE_AVERAGE,
+        "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
+        "AdaptiveMaxPool3d": _ADAPTIVE_MAXIMUM,
+        "fractional_max_pool2d fractional_max_pool3d FractionalMaxPool2d FractionalMaxPool3d": _FRACTIONAL,
+        "lp_pool1d lp_pool2d lp_pool3d LPPool1d LPPool2d LPPool3d": _POWERS,
+        "max_unpool1d max_unpool2d max_unpool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d": _UNPOOLED,
+        "unfold Unfold": r"y_{n,\,(c, a, b),\,(i, j)} = x_{n,\,c,\;i s_1 + a d_1 - p_1,\;j s_2 + b d_2 - p_2}",
+        "fold Fold": (
+            r"y_{n,c,u,v} = \sum_{i s_1 + a d_1 - p_1 = u} \; \sum_{j s_2 + b d_2 - p_2 = v} x_{n,\,(c, a, b),\,(i, j)}"
+        ),
+        "pixel_shuffle PixelShuffle": (
+            r"y_{c,\;i r + a,\;j r + b} = x_{c r^2 + a r + b,\;i,\;j}, \qquad r = \text{upscale_factor}, \; 0 \le a, b "
+            r"< r"
+        ),
+        "pixel_unshuffle PixelUnshuffle": (
+            r"y_{c r^2 + a r + b,\;i,\;j} = x_{c,\;i r + a,\;j r + b}, \qquad r = \text{downscale_factor}, \; 0 \le a, "
+            r"b < r"
+        ),
+        "channel_shuffle ChannelShuffle": (
+            r"y_{k \cdot \text{groups} + g} = x_{g C / \text{groups} + k}, \qquad 0 \le g < \text{groups}, \; C "
+            r"\text{ the number of channels}"
+        ),
+        "affine_grid": (
+            r"y_{n,i,j} = \theta_n \begin{pmatrix} (2 j + 1) / w - 1 \\ (2 i + 1) / h - 1 \\ 1 \end{pmatrix}"
+        ),
+        "grid_sample": (
+            r"\begin{aligned} y_{n,c,i,j} &= \sum_{u,\,v} x_{n,c,u,v} \max(0, 1 - |u - p|) \max(0, 1 - |v - q|) \\"
+            r" (q, p) &= \left( \frac{(a + 1) w - 1}{2}, \frac{(b + 1) h - 1}{2} \right), \qquad (a, b) = "
+            r"\text{grid}_{n,i,j} \end{aligned}"
+        ),
         "dropout Dropout": _DROPOUT.replace("MEMBERS", "i").replace("MEMBER", "element"),
-        "Dropout1d Dropout2d": _DROPOUT.replace("MEMBERS", "c").replace("MEMBER", "channel"),
+        "dropout1d dropout2d dropout3d Dropout1d Dropout2d Dropout3d": (
+            _DROPOUT.replace("MEMBERS", "c").replace("MEMBER", "channel")
+        ),
+        "alpha_dropout AlphaDropout": _ALPHA_DROPOUT.replace("MEMBERS", "i").replace("MEMBER", "element"),
+        "feature_alpha_dropout FeatureAlphaDropout": (
+            _ALPHA_DROPOUT.replace("MEMBERS", "c").replace("MEMBER", "channel")
+        ),
         "embedding Embedding": r"y_{i} = W_{\text{indices}_i}",
+        "embedding_bag EmbeddingBag": (
+            r"y_k = \frac{1}{|B_k|} \sum_{i \in B_k} W_{\text{input}_i}, \qquad B_k \text{ the bag } k"
+        ),
         "one_hot": r"y_{i,k} = \begin{cases} 1 & k = \text{labels}_i \\ 0 & \text{otherwise} \end{cases}",
         # Normalization and distances.
-        "batch_norm layer_norm group_norm instance_norm BatchNorm1d BatchNorm2d LayerNorm GroupNorm InstanceNorm1d "
-        "InstanceNorm2d": _NORMALIZED,
+        "batch_norm layer_norm group_norm instance_norm BatchNorm1d BatchNorm2d BatchNorm3d LayerNorm GroupNorm "
+        "InstanceNorm1d InstanceNorm2d InstanceNorm3d": _NORMALIZED,
         "rms_norm RMSNorm": r"y = \frac{x}{\sqrt{\operatorname{mean}(x^2) + \varepsilon}} \cdot w",
+        "local_response_norm LocalResponseNorm": (
+            r"y_c = x_c \left( k + \frac{\alpha}{\text{size}} \sum_{j = c - \lfloor \text{size} / 2 \rfloor}^{c + "
+            r"\lfloor (\text{size} - 1) / 2 \rfloor} x_j^2 \right)^{-\beta}"
+        ),
         "normalize": r"y = \frac{x}{\max({\lVert x \rVert}_p, \varepsilon)}",
         "cosine_similarity CosineSimilarity": (
             r"y = \frac{x_1 \cdot x_2}{\max({\lVert x_1 \rVert}_2, \varepsilon) \, \max({\lVert x_2 \rVert}_2, "
@@ -146,6 +211,7 @@ FORMULAS = _by_name(
         "TransformerEncoder TransformerDecoder": (
             r"y = \operatorname{norm}(\text{layer}_N(\cdots \text{layer}_2(\text{layer}_1(x))))"
         ),
+        "Transformer": r"y = \text{decoder}(\text{tgt}, \text{encoder}(\text{src}))",
         # Losses.
         "mse_loss MSELoss": r"\ell = (x - t)^2",
         "l1_loss L1Loss": r"\ell = |x - t|",
@@ -187,8 +253,12 @@ FORMULAS = _by_name(
         "multi_margin_loss MultiMarginLoss": (
             r"\ell = \frac{1}{C} \sum_{j \ne t} w_t \max(0, \text{margin} - x_t + x_j)^p"
         ),
-        "triplet_margin_loss TripletMarginLoss": (
+        "triplet_margin_loss triplet_margin_with_distance_loss TripletMarginLoss TripletMarginWithDistanceLoss": (
             r"\ell = \max(0, \text{margin} + d(\text{anchor}, \text{positive}) - d(\text{anchor}, \text{negative}))"
+        ),
+        "ctc_loss CTCLoss": (
+            r"\ell = -\log \sum_{\pi} \prod_{s} e^{x_{s, \pi_s}}, \qquad \pi \text{ each path that, without "
+            r"repetitions and blanks, is the target}"
         ),
         # Optimizers: θ is a parameter, g its gradient, η the learning rate, λ weight_decay.
         "SGD": (
@@ -209,6 +279,39 @@ FORMULAS = _by_name(
             r"g_t^2 \\ \theta_t &= (1 - \eta \lambda) \theta_{t-1} - \eta \, \frac{m_t / (1 - \beta_1^t)}{\sqrt{v_t / "
             r"(1 - \beta_2^t)} + \varepsilon} \end{aligned}"
         ),
+        "Adamax": (
+            r"\begin{aligned} m_t &= \beta_1 m_{t-1} + (1 - \beta_1) g_t \\ u_t &= \max(\beta_2 u_{t-1}, |g_t| + "
+            r"\varepsilon) \\ \theta_t &= \theta_{t-1} - \frac{\eta}{1 - \beta_1^t} \cdot \frac{m_t}{u_t} \end{aligned}"
+        ),
+        "NAdam": (
+            r"\begin{aligned} m_t &= \beta_1 m_{t-1} + (1 - \beta_1) g_t \\ v_t &= \beta_2 v_{t-1} + (1 - \beta_2) "
+            r"g_t^2 \\ \mu_t &= \beta_1 \left( 1 - \frac{1}{2} \cdot 0.96^{t \cdot \text{momentum_decay}} \right), "
+            r"\qquad M_t = \mu_1 \mu_2 \cdots \mu_t \\ \theta_t &= \theta_{t-1} - \eta \, \frac{(1 - \mu_t) \, g_t / "
+            r"(1 - M_t) + \mu_{t+1} m_t / (1 - M_{t+1})}{\sqrt{v_t / (1 - \beta_2^t)} + \varepsilon} \end{aligned}"
+        ),
+        "RAdam": (
+            r"\begin{aligned} m_t &= \beta_1 m_{t-1} + (1 - \beta_1) g_t \\ v_t &= \beta_2 v_{t-1} + (1 - \beta_2) "
+            r"g_t^2 \\ \rho_t &= \rho_\infty - \frac{2 t \beta_2^t}{1 - \beta_2^t}, \qquad \rho_\infty = \frac{2}{1 - "
+            r"\beta_2} - 1 \\ r_t &= \sqrt{\frac{(\rho_t - 4) (\rho_t - 2) \rho_\infty}{(\rho_\infty - 4) (\rho_\infty "
+            r"- 2) \rho_t}} \\ \theta_t &= \theta_{t-1} - \eta \, \frac{m_t}{1 - \beta_1^t} \cdot \begin{cases} r_t "
+            r"\sqrt{1 - \beta_2^t} / (\sqrt{v_t} + \varepsilon) & \rho_t > 5 \\ 1 & \text{otherwise} \end{cases} "
+            r"\end{aligned}"
+        ),
+        "Adadelta": (
+            r"\begin{aligned} s_t &= \rho s_{t-1} + (1 - \rho) g_t^2 \\ d_t &= \frac{\sqrt{u_{t-1} + "
+            r"\varepsilon}}{\sqrt{s_t + \varepsilon}} \, g_t \\ u_t &= \rho u_{t-1} + (1 - \rho) d_t^2 \\ \theta_t &= "
+            r"\theta_{t-1} - \eta d_t \end{aligned}"
+        ),
+        # Of a matrix: r are means of rows, c of columns. Of a vector v is a mean of squares, of the same share.
+        "Adafactor": (
+            r"\begin{aligned} r_t &= r_{t-1} + t^{\text{beta2_decay}} \left( \operatorname{mean}_{\text{row}}(g_t^2) - "
+            r"r_{t-1} \right) \\ c_t &= c_{t-1} + t^{\text{beta2_decay}} \left( "
+            r"\operatorname{mean}_{\text{column}}(g_t^2) - c_{t-1} \right) \\ v_t &= \max\left(\frac{r_t "
+            r"c_t}{\max(\operatorname{mean}(r_t), \varepsilon_1)}, \varepsilon_1^2\right), \qquad u_t = "
+            r"\frac{g_t}{\sqrt{v_t}} \\ \theta_t &= (1 - \eta \lambda) \theta_{t-1} - \max(\varepsilon_2, "
+            r"\operatorname{rms}(\theta_{t-1})) \min\left(\eta, \frac{1}{\sqrt{t}}\right) \frac{u_t}{\max(1, "
+            r"\operatorname{rms}(u_t) / d)} \end{aligned}"
+        ),
         "RMSprop": (
             r"\begin{aligned} s_t &= \alpha s_{t-1} + (1 - \alpha) g_t^2 \\ \theta_t &= \theta_{t-1} - \eta \, "
             r"\frac{g_t}{\sqrt{s_t} + \varepsilon} \end{aligned}"
@@ -216,6 +319,23 @@ FORMULAS = _by_name(
         "Lion": (
             r"\begin{aligned} \theta_t &= (1 - \eta \lambda) \theta_{t-1} - \eta \operatorname{sign}(\beta_1 m_{t-1} + "
             r"(1 - \beta_1) g_t) \\ m_t &= \beta_2 m_{t-1} + (1 - \beta_2) g_t \end{aligned}"
+        ),
+        "Rprop": (
+            r"\begin{aligned} s_t &= s_{t-1} \cdot \begin{cases} \text{etas}_2 & g_t h_{t-1} > 0 \\ \text{etas}_1 & "
+            r"g_t h_{t-1} < 0 \\ 1 & g_t h_{t-1} = 0 \end{cases} \qquad \text{within step_sizes}, \; s_0 = \eta \\ h_t "
+            r"&= \begin{cases} 0 & g_t h_{t-1} < 0 \\ g_t & \text{otherwise} \end{cases} \\ \theta_t &= \theta_{t-1} - "
+            r"s_t \operatorname{sign}(h_t) \end{aligned}"
+        ),
+        "ASGD": (
+            r"\begin{aligned} \eta_t &= \frac{\eta}{(1 + \text{lambd} \cdot \eta (t - 1))^\alpha} \\ \theta_t &= (1 - "
+            r"\text{lambd} \cdot \eta_t) \theta_{t-1} - \eta_t g_t \\ a_t &= a_{t-1} + \frac{\theta_t - "
+            r"a_{t-1}}{\max(1, t - 1 - t_0)} \end{aligned}"
+        ),
+        "Muon": (
+            r"\begin{aligned} m_t &= \mu m_{t-1} + (1 - \mu) g_t, \qquad d_t = \mu m_t + (1 - \mu) g_t \\ X_0 &= "
+            r"\frac{d_t}{\max({\lVert d_t \rVert}_F, \varepsilon)}, \qquad X_{i+1} = a X_i + b X_i X_i^{\mathsf T} X_i "
+            r"+ c (X_i X_i^{\mathsf T})^2 X_i \\ \theta_t &= (1 - \eta \lambda) \theta_{t-1} - \eta \sqrt{\max\left(1, "
+            r"\frac{\text{rows}}{\text{columns}}\right)} \, X_{\text{ns_steps}} \end{aligned}"
         ),
         "LBFGS": (
             r"\theta_{k+1} = \theta_k - \eta_k H_k g_k, \qquad H_k \approx \left(\nabla^2 f(\theta_k)\right)^{-1}"
@@ -231,6 +351,12 @@ FORMULAS = _by_name(
 #: Names of `nn` and `optim` that compute nothing by themselves, or what no short formula says.
 WITHOUT = frozenset(
     {
+        "CircularPad1d",
+        "CircularPad2d",
+        "CircularPad3d",
+        "ConstantPad1d",
+        "ConstantPad2d",
+        "ConstantPad3d",
         "ElementwiseOptimizer",
         "Flatten",
         "GradientAccumulator",
@@ -241,8 +367,20 @@ WITHOUT = frozenset(
         "Parameter",
         "ParameterDict",
         "ParameterList",
+        "ReflectionPad1d",
+        "ReflectionPad2d",
+        "ReflectionPad3d",
+        "ReplicationPad1d",
+        "ReplicationPad2d",
+        "ReplicationPad3d",
         "Sequential",
         "Unflatten",
+        "Upsample",
+        "UpsamplingBilinear2d",
+        "UpsamplingNearest2d",
+        "ZeroPad1d",
+        "ZeroPad2d",
+        "ZeroPad3d",
         "interpolate",
         "load_safetensors",
         "pad",

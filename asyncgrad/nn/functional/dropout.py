@@ -126,6 +126,15 @@ def dropout2d(
 ) -> Tensor | np.ndarray:
     """Return images with each channel set to 0 with probability p, and the others divided by 1 - p: see `dropout1d`.
 
+    Args:
+        x: shape `(n, channels, height, width)` or `(channels, height, width)`.
+        p: the probability, from 0 to 1.
+        training: if False, or if p is 0, x itself is returned.
+        inplace: write the result into x, and return x.
+
+    Raises:
+        ArgumentError: p is not a probability, or x has other axes.
+
     Source: torch.nn.functional.dropout2d.
     """
     return _without_channels("dropout2d", 2, x, p, training, inplace)
@@ -135,6 +144,15 @@ def dropout3d(
     x: Tensor | np.ndarray, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor | np.ndarray:
     """Return volumes with each channel set to 0 with probability p, and the others divided by 1 - p: see `dropout1d`.
+
+    Args:
+        x: shape `(n, channels, depth, height, width)`, or without n.
+        p: the probability, from 0 to 1.
+        training: if False, or if p is 0, x itself is returned.
+        inplace: write the result into x, and return x.
+
+    Raises:
+        ArgumentError: p is not a probability, or x has other axes.
 
     Source: torch.nn.functional.dropout3d.
     """
@@ -185,7 +203,14 @@ def feature_alpha_dropout(
 ) -> Tensor | np.ndarray:
     """Return x with each channel set to what `selu` tends to, with probability p: see `alpha_dropout`.
 
-    Its shape is `(n, channels, ...)`.
+    Args:
+        x: shape `(n, channels, ...)`, of two axes or more.
+        p: the probability, from 0 to 1.
+        training: if False, or if p is 0, x itself is returned.
+        inplace: write the result into x, and return x.
+
+    Raises:
+        ArgumentError: p is not a probability, or x has fewer axes.
 
     Source: torch.nn.functional.feature_alpha_dropout.
     """

@@ -980,6 +980,16 @@ def lp_pool2d(
 ) -> Tensor | np.ndarray:
     """Return the root of order `norm_type` of the sum of such powers in each window of images: see `lp_pool1d`.
 
+    Args:
+        x: images, shape `(n, channels, height, width)` or `(channels, height, width)`.
+        norm_type: the power; of an odd one, a sum may be negative, and its root NaN.
+        kernel_size: height and width of the window, an int or a pair.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        ceil_mode: let the last windows reach beyond the image; their sums are those of whole windows of their means.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
     Source: torch.nn.functional.lp_pool2d.
 
     Example:
@@ -1001,6 +1011,16 @@ def lp_pool3d(
     ceil_mode: bool = False,
 ) -> Tensor | np.ndarray:
     """Return the root of order `norm_type` of the sum of such powers in each window of volumes: see `lp_pool1d`.
+
+    Args:
+        x: volumes, shape `(n, channels, depth, height, width)`, or one without n.
+        norm_type: the power; of an odd one, a sum may be negative, and its root NaN.
+        kernel_size: depth, height and width of the window, an int or three.
+        stride: steps of the window, an int or three; None for the kernel's size.
+        ceil_mode: let the last windows reach beyond the volume; their sums are those of whole windows of their means.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
 
     Source: torch.nn.functional.lp_pool3d.
 

@@ -89,6 +89,18 @@ def max_unpool2d(
 ) -> Tensor | np.ndarray:
     """Return images of zeros with the results of `max_pool2d` where the maxima were: see `max_unpool1d`.
 
+    Args:
+        x: those results, shape `(n, channels, rows, columns)` or `(channels, rows, columns)`.
+        indices: the positions that it has returned.
+        kernel_size: height and width of the window, an int or a pair, as it had; so stride and padding.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        padding: elements around the images, an int or a pair.
+        output_size: rows and columns of the result, where more than one would do; it may be the whole shape.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+        IndexRangeError: a position lies outside of the result.
+
     Source: torch.nn.functional.max_unpool2d.
 
     Example:
@@ -113,6 +125,18 @@ def max_unpool3d(
     output_size: Sequence[int] | None = None,
 ) -> Tensor | np.ndarray:
     """Return volumes of zeros with the results of `max_pool3d` where the maxima were: see `max_unpool1d`.
+
+    Args:
+        x: those results, shape `(n, channels, depth, rows, columns)`, or one without n.
+        indices: the positions that it has returned.
+        kernel_size: depth, height and width of the window, an int or three, as it had; so stride and padding.
+        stride: steps of the window, an int or three; None for the kernel's size.
+        padding: elements around the volumes, an int or three.
+        output_size: depth, rows and columns of the result, where more than one would do; it may be the whole shape.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+        IndexRangeError: a position lies outside of the result.
 
     Source: torch.nn.functional.max_unpool3d.
 
@@ -237,7 +261,19 @@ def fractional_max_pool3d(
 ) -> Any:
     """Return the maxima of windows of volumes whose distances are drawn at random: see `fractional_max_pool2d`.
 
-    Its samples have the shape `(n, channels, 3)`, that of the depth first.
+    Args:
+        x: volumes, shape `(n, channels, depth, height, width)`, or one without n.
+        kernel_size: depth, height and width of the window, an int or three.
+        output_size: depth, rows and columns of the result, an int or three; either it or `output_ratio`.
+        output_ratio: the size of the result as a share of that of x, a number between 0 and 1 for all axes or one for
+            each.
+        return_indices: return the positions of the maxima too: their numbers in each volume.
+        _random_samples: where the windows begin, numbers in [0, 1), shape `(n, channels, 3)`, that of the depth first;
+            None draws them from the generator of the context (`ag.random.seed`).
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.fractional_max_pool3d.
 

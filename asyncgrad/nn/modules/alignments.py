@@ -21,7 +21,15 @@ __all__ = ["CTCLoss"]
 
 @final
 class CTCLoss(Module):
-    """Computes `nn.ctc_loss`, whose options are this class's. Source: torch.nn.CTCLoss."""
+    """Computes `nn.ctc_loss`, whose options are this class's.
+
+    Args:
+        blank: the class that stands for no label.
+        reduction: "mean" (of the losses, each divided by the number of its labels), "sum" or "none".
+        zero_infinity: take 0 for the losses, and the gradients, of sequences that are too short for their labels.
+
+    Source: torch.nn.CTCLoss.
+    """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
         check_reduction(reduction)

@@ -185,9 +185,20 @@ class Conv2d(Convolution):
 
 @final
 class Conv3d(Convolution):
-    """Convolve volumes of shape `(n, in_channels, depth, height, width)`, or one without n: see Conv2d.
+    """Convolve volumes of shape `(n, in_channels, depth, height, width)`, or without n, with filters that are learned.
 
-    An option for each axis is an int, or three: along the depth, the height and the width.
+    Args:
+        in_channels: channels of the volumes.
+        out_channels: the number of filters.
+        kernel_size: depth, height and width of a filter, an int or three.
+        stride: steps of a filter, an int or three.
+        padding: elements added on each side of each axis, an int or three, or "valid" or "same".
+        dilation: steps between the elements of a filter, an int or three.
+        groups: the number of groups of channels and filters.
+        bias: add a bias for each filter.
+        padding_mode: "zeros", "reflect", "replicate" or "circular".
+        device: of the parameters.
+        dtype: of the parameters.
 
     Source: torch.nn.Conv3d.
 
@@ -341,7 +352,19 @@ class ConvTranspose2d(TransposedConvolution):
 class ConvTranspose3d(TransposedConvolution):
     """The gradient of a `Conv3d` from out_channels to in_channels, as a layer: it makes volumes larger.
 
-    Its arguments are those of Conv3d, and `output_padding`: elements added at the end of each axis.
+    Args:
+        in_channels: channels of the volumes.
+        out_channels: the number of filters.
+        kernel_size: depth, height and width of a filter, an int or three.
+        stride: steps of a filter in the output, an int or three.
+        padding: elements left out on each side of each axis, an int or three.
+        output_padding: elements added at the end of each axis, an int or three.
+        groups: the number of groups of channels and filters.
+        bias: add a bias for each filter.
+        dilation: steps between the elements of a filter, an int or three.
+        padding_mode: "zeros"; there is no other.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Source: torch.nn.ConvTranspose3d.
 

@@ -111,6 +111,10 @@ class Dropout2d(_ChannelDropout):
 class Dropout3d(_ChannelDropout):
     """In a training, sets each channel of a volume to 0 with probability p, and divides the others by 1 - p.
 
+    Args:
+        p: the probability.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
     Source: torch.nn.Dropout3d.
     """
 
@@ -121,6 +125,10 @@ class Dropout3d(_ChannelDropout):
 class AlphaDropout(_ChannelDropout):
     """In a training, sets each element to what `nn.selu` tends to, with probability p: see `nn.alpha_dropout`.
 
+    Args:
+        p: the probability.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
+
     Source: torch.nn.AlphaDropout.
     """
 
@@ -130,6 +138,10 @@ class AlphaDropout(_ChannelDropout):
 @final
 class FeatureAlphaDropout(_ChannelDropout):
     """In a training, sets each channel to what `nn.selu` tends to, with probability p: see `nn.alpha_dropout`.
+
+    Args:
+        p: the probability.
+        inplace: taken as by PyTorch's layer, and ignored: no input is ever written into.
 
     Source: torch.nn.FeatureAlphaDropout.
     """

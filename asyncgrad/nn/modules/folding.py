@@ -32,7 +32,16 @@ class _Windows(Module):
 
 @final
 class Unfold(_Windows):
-    """Computes `nn.unfold`, whose options are this class's. Source: torch.nn.Unfold."""
+    """Computes `nn.unfold`, whose options are this class's.
+
+    Args:
+        kernel_size: height and width of the window, an int or a pair.
+        dilation: steps between the elements of the window, an int or a pair.
+        padding: rows and columns of zeros on each side, an int or a pair.
+        stride: steps of the window, an int or a pair.
+
+    Source: torch.nn.Unfold.
+    """
 
     def __init__(self, kernel_size: Lengths, dilation: Lengths = 1, padding: Lengths = 0, stride: Lengths = 1) -> None:
         self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
@@ -44,7 +53,17 @@ class Unfold(_Windows):
 
 @final
 class Fold(_Windows):
-    """Computes `nn.fold`, whose options are this class's. Source: torch.nn.Fold."""
+    """Computes `nn.fold`, whose options are this class's.
+
+    Args:
+        output_size: height and width of the images, an int or a pair.
+        kernel_size: height and width of the window, an int or a pair.
+        dilation: steps between the elements of the window, an int or a pair.
+        padding: rows and columns around the images that are cut off, an int or a pair.
+        stride: steps of the window, an int or a pair.
+
+    Source: torch.nn.Fold.
+    """
 
     def __init__(
         self,

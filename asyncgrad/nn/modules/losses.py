@@ -511,7 +511,16 @@ class TripletMarginLoss(_Loss):
 
 @final
 class TripletMarginWithDistanceLoss(_Loss):
-    """Computes `nn.triplet_margin_with_distance_loss`. Source: torch.nn.TripletMarginWithDistanceLoss."""
+    """Computes `nn.triplet_margin_with_distance_loss`.
+
+    Args:
+        distance_function: returns the distances of two arrays; None for `nn.pairwise_distance`.
+        margin: by how much the negative should be farther away than the positive, more than 0.
+        swap: take the distance of the negative from the positive where that is less than from the anchor.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.TripletMarginWithDistanceLoss.
+    """
 
     def __init__(
         self,

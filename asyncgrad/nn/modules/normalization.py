@@ -225,6 +225,16 @@ class BatchNorm2d(BatchNorm):
 class BatchNorm3d(BatchNorm):
     """Normalize each channel of a batch of volumes, shape `(n, num_features, depth, height, width)`: see BatchNorm1d.
 
+    Args:
+        num_features: channels.
+        eps: added to the variance.
+        momentum: the weight of a batch in the running statistics; None for their plain mean.
+        affine: multiply by a weight that is learned, and add a bias.
+        track_running_stats: keep running statistics; without them, evaluation normalizes by those of the batch.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: add a bias, if affine.
+
     Source: torch.nn.BatchNorm3d.
 
     Example:
@@ -325,7 +335,15 @@ class InstanceNorm2d(InstanceNorm):
 class InstanceNorm3d(InstanceNorm):
     """Normalize each channel of each volume, shape `(n, num_features, depth, height, width)` or without n.
 
-    Its arguments are those of InstanceNorm1d.
+    Args:
+        num_features: channels.
+        eps: added to the variance.
+        momentum: the weight of a batch in the running statistics.
+        affine: multiply by a weight that is learned, and add a bias.
+        track_running_stats: keep running statistics, by which evaluation normalizes.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: add a bias, if affine.
 
     Source: torch.nn.InstanceNorm3d.
 
@@ -341,7 +359,16 @@ class InstanceNorm3d(InstanceNorm):
 
 @final
 class LocalResponseNorm(Module):
-    """Computes `nn.local_response_norm`, whose options are this class's. Source: torch.nn.LocalResponseNorm."""
+    """Computes `nn.local_response_norm`, whose options are this class's.
+
+    Args:
+        size: the number of channels in a mean; those that there are not count as zeros.
+        alpha: what the mean square is multiplied by.
+        beta: the power of the divisor.
+        k: what is added before that power is taken.
+
+    Source: torch.nn.LocalResponseNorm.
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         self.size: int = whole_number(size, "size", 1)

@@ -134,7 +134,18 @@ class MaxPool2d(_MaxPool):
 
 @final
 class MaxPool3d(_MaxPool):
-    """Computes `nn.max_pool3d`, whose options are this class's. Source: torch.nn.MaxPool3d."""
+    """Computes `nn.max_pool3d`, whose options are this class's.
+
+    Args:
+        kernel_size: depth, height and width of the window, an int or three.
+        stride: steps of the window, an int or three; None for the kernel's size.
+        padding: elements of minus infinity on each side of each axis, an int or three, at most half the kernel.
+        dilation: steps between the elements of the window, an int or three.
+        return_indices: return the positions of the maxima too: their numbers in each volume.
+        ceil_mode: let the last windows reach beyond the volume, if they begin inside.
+
+    Source: torch.nn.MaxPool3d.
+    """
 
     _pool = max_pool3d
 
@@ -229,7 +240,18 @@ class AvgPool2d(_DividedPool):
 
 @final
 class AvgPool3d(_DividedPool):
-    """Computes `nn.avg_pool3d`, whose options are this class's. Source: torch.nn.AvgPool3d."""
+    """Computes `nn.avg_pool3d`, whose options are this class's.
+
+    Args:
+        kernel_size: depth, height and width of the window, an int or three.
+        stride: steps of the window, an int or three; None for the kernel's size.
+        padding: zeros on each side of each axis, an int or three, at most half the kernel.
+        ceil_mode: let the last windows reach beyond the volume, if they begin inside.
+        count_include_pad: count the padding's zeros in the mean.
+        divisor_override: divide each sum by this number rather than by the count.
+
+    Source: torch.nn.AvgPool3d.
+    """
 
     _pool = avg_pool3d
 
@@ -264,21 +286,48 @@ class _LPPool(Module):
 
 @final
 class LPPool1d(_LPPool):
-    """Computes `nn.lp_pool1d`, whose options are this class's. Source: torch.nn.LPPool1d."""
+    """Computes `nn.lp_pool1d`, whose options are this class's.
+
+    Args:
+        norm_type: the power; of an odd one, a sum may be negative, and its root NaN.
+        kernel_size: length of the window.
+        stride: steps of the window; None for the kernel's size.
+        ceil_mode: let the last window reach beyond the sequence; its sum is that of a whole window of its mean.
+
+    Source: torch.nn.LPPool1d.
+    """
 
     _pool = lp_pool1d
 
 
 @final
 class LPPool2d(_LPPool):
-    """Computes `nn.lp_pool2d`, whose options are this class's. Source: torch.nn.LPPool2d."""
+    """Computes `nn.lp_pool2d`, whose options are this class's.
+
+    Args:
+        norm_type: the power; of an odd one, a sum may be negative, and its root NaN.
+        kernel_size: height and width of the window, an int or a pair.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        ceil_mode: let the last windows reach beyond the image; their sums are those of whole windows of their means.
+
+    Source: torch.nn.LPPool2d.
+    """
 
     _pool = lp_pool2d
 
 
 @final
 class LPPool3d(_LPPool):
-    """Computes `nn.lp_pool3d`, whose options are this class's. Source: torch.nn.LPPool3d."""
+    """Computes `nn.lp_pool3d`, whose options are this class's.
+
+    Args:
+        norm_type: the power; of an odd one, a sum may be negative, and its root NaN.
+        kernel_size: depth, height and width of the window, an int or three.
+        stride: steps of the window, an int or three; None for the kernel's size.
+        ceil_mode: let the last windows reach beyond the volume; their sums are those of whole windows of their means.
+
+    Source: torch.nn.LPPool3d.
+    """
 
     _pool = lp_pool3d
 
@@ -342,7 +391,13 @@ class AdaptiveAvgPool2d(AdaptivePool):
 
 @final
 class AdaptiveAvgPool3d(AdaptivePool):
-    """Computes `nn.adaptive_avg_pool3d`, whose options are this class's. Source: torch.nn.AdaptiveAvgPool3d."""
+    """Computes `nn.adaptive_avg_pool3d`, whose options are this class's.
+
+    Args:
+        output_size: depth, rows and columns of the result, an int for all or three; None keeps a size.
+
+    Source: torch.nn.AdaptiveAvgPool3d.
+    """
 
     _pool = staticmethod(adaptive_avg_pool3d)
 
@@ -402,6 +457,13 @@ class AdaptiveMaxPool2d(AdaptiveMaxPool):
 
 @final
 class AdaptiveMaxPool3d(AdaptiveMaxPool):
-    """Computes `nn.adaptive_max_pool3d`, whose options are this class's. Source: torch.nn.AdaptiveMaxPool3d."""
+    """Computes `nn.adaptive_max_pool3d`, whose options are this class's.
+
+    Args:
+        output_size: depth, rows and columns of the result, an int for all or three; None keeps a size.
+        return_indices: return the positions of the maxima too: their numbers in each volume.
+
+    Source: torch.nn.AdaptiveMaxPool3d.
+    """
 
     _pool = staticmethod(adaptive_max_pool3d)

@@ -367,6 +367,10 @@ class Upsample(_Upsample):
 class UpsamplingNearest2d(_Upsample):
     """Make images larger by repeating elements: an `Upsample` with mode "nearest".
 
+    Args:
+        size: rows and columns of the result, an int for both or a pair; None for those of x times `scale_factor`.
+        scale_factor: a number for both axes or a pair; not together with `size`.
+
     Source: torch.nn.UpsamplingNearest2d.
     """
 
@@ -377,6 +381,10 @@ class UpsamplingNearest2d(_Upsample):
 @final
 class UpsamplingBilinear2d(_Upsample):
     """Make images larger by linear interpolation between the corners: an `Upsample` with mode "bilinear".
+
+    Args:
+        size: rows and columns of the result, an int for both or a pair; None for those of x times `scale_factor`.
+        scale_factor: a number for both axes or a pair; not together with `size`.
 
     Source: torch.nn.UpsamplingBilinear2d.
     """

@@ -98,7 +98,13 @@ class Unflatten(Module):
 
 @final
 class PixelShuffle(Module):
-    """Computes `nn.pixel_shuffle`, whose options are this class's. Source: torch.nn.PixelShuffle."""
+    """Computes `nn.pixel_shuffle`, whose options are this class's.
+
+    Args:
+        upscale_factor: how many times as many rows and columns the result has; its square divides the channels.
+
+    Source: torch.nn.PixelShuffle.
+    """
 
     def __init__(self, upscale_factor: int) -> None:
         self.upscale_factor: int = whole_number(upscale_factor, "upscale_factor", 1)
@@ -114,7 +120,13 @@ class PixelShuffle(Module):
 
 @final
 class PixelUnshuffle(Module):
-    """Computes `nn.pixel_unshuffle`, whose options are this class's. Source: torch.nn.PixelUnshuffle."""
+    """Computes `nn.pixel_unshuffle`, whose options are this class's.
+
+    Args:
+        downscale_factor: how many times as many rows and columns the input has; it divides both.
+
+    Source: torch.nn.PixelUnshuffle.
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         self.downscale_factor: int = whole_number(downscale_factor, "downscale_factor", 1)
@@ -130,7 +142,13 @@ class PixelUnshuffle(Module):
 
 @final
 class ChannelShuffle(Module):
-    """Computes `nn.channel_shuffle`, whose options are this class's. Source: torch.nn.ChannelShuffle."""
+    """Computes `nn.channel_shuffle`, whose options are this class's.
+
+    Args:
+        groups: the number of groups, which divides the channels.
+
+    Source: torch.nn.ChannelShuffle.
+    """
 
     def __init__(self, groups: int) -> None:
         self.groups: int = whole_number(groups, "groups", 1)

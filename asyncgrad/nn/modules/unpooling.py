@@ -55,7 +55,17 @@ class _MaxUnpool(Module):
 
 @final
 class MaxUnpool1d(_MaxUnpool):
-    """Computes `nn.max_unpool1d`, whose options are this class's. Source: torch.nn.MaxUnpool1d."""
+    """Computes `nn.max_unpool1d`, whose options are this class's.
+
+    They are those of the `MaxPool1d` that found the maxima.
+
+    Args:
+        kernel_size: length of the window.
+        stride: steps of the window; None for the kernel's size.
+        padding: elements around the sequences that were pooled.
+
+    Source: torch.nn.MaxUnpool1d.
+    """
 
     _unpool = max_unpool1d
     _each = single
@@ -63,7 +73,17 @@ class MaxUnpool1d(_MaxUnpool):
 
 @final
 class MaxUnpool2d(_MaxUnpool):
-    """Computes `nn.max_unpool2d`, whose options are this class's. Source: torch.nn.MaxUnpool2d."""
+    """Computes `nn.max_unpool2d`, whose options are this class's.
+
+    They are those of the `MaxPool2d` that found the maxima.
+
+    Args:
+        kernel_size: height and width of the window, an int or a pair.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        padding: elements around the images that were pooled, an int or a pair.
+
+    Source: torch.nn.MaxUnpool2d.
+    """
 
     _unpool = max_unpool2d
     _each = pair
@@ -71,7 +91,17 @@ class MaxUnpool2d(_MaxUnpool):
 
 @final
 class MaxUnpool3d(_MaxUnpool):
-    """Computes `nn.max_unpool3d`, whose options are this class's. Source: torch.nn.MaxUnpool3d."""
+    """Computes `nn.max_unpool3d`, whose options are this class's.
+
+    They are those of the `MaxPool3d` that found the maxima.
+
+    Args:
+        kernel_size: depth, height and width of the window, an int or three.
+        stride: steps of the window, an int or three; None for the kernel's size.
+        padding: elements around the volumes that were pooled, an int or three.
+
+    Source: torch.nn.MaxUnpool3d.
+    """
 
     _unpool = max_unpool3d
     _each = triple
@@ -116,13 +146,37 @@ class _FractionalMaxPool(Module):
 
 @final
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """Computes `nn.fractional_max_pool2d`, whose options are this class's. Source: torch.nn.FractionalMaxPool2d."""
+    """Computes `nn.fractional_max_pool2d`, whose options are this class's.
+
+    Args:
+        kernel_size: height and width of the window, an int or a pair.
+        output_size: rows and columns of the result, an int or a pair; either it or `output_ratio`.
+        output_ratio: the size of the result as a share of that of x, a number between 0 and 1 for all axes or one for
+            each.
+        return_indices: return the positions of the maxima too: their numbers in each image, row by row.
+        _random_samples: where the windows begin, numbers in [0, 1), shape `(n, channels, 2)`, that of the width first;
+            None draws them anew in each call, from the generator of the context (`ag.random.seed`).
+
+    Source: torch.nn.FractionalMaxPool2d.
+    """
 
     _pool = fractional_max_pool2d
 
 
 @final
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """Computes `nn.fractional_max_pool3d`, whose options are this class's. Source: torch.nn.FractionalMaxPool3d."""
+    """Computes `nn.fractional_max_pool3d`, whose options are this class's.
+
+    Args:
+        kernel_size: depth, height and width of the window, an int or three.
+        output_size: depth, rows and columns of the result, an int or three; either it or `output_ratio`.
+        output_ratio: the size of the result as a share of that of x, a number between 0 and 1 for all axes or one for
+            each.
+        return_indices: return the positions of the maxima too: their numbers in each volume.
+        _random_samples: where the windows begin, numbers in [0, 1), shape `(n, channels, 3)`, that of the depth first;
+            None draws them anew in each call, from the generator of the context (`ag.random.seed`).
+
+    Source: torch.nn.FractionalMaxPool3d.
+    """
 
     _pool = fractional_max_pool3d

@@ -363,7 +363,8 @@ def test_steps_allocate_no_arrays_once_they_are_under_way(kind: type[optim.Optim
     finally:
         tracemalloc.stop()
 
-    assert peak < 100_000
+    # An array of the parameter has 800,000 bytes; what a thread of another test does meanwhile is counted too.
+    assert peak < 400_000
 
 
 @pytest.mark.parametrize("set_to_none", [True, False])

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.core.arrays.device_functions import register_functions, unregister_functions
-from asyncgrad.core.arrays.interception import DEVICES, LAYERS, RECORDERS, STREAMS, intercept, stop_intercepting
+from asyncgrad.core.arrays.interception import DEVICES, LAYERS, RECORDERS, STREAMS, TIMES, intercept, stop_intercepting
 from asyncgrad.core.recording.primitive import RULES
 
 
@@ -46,7 +46,7 @@ def test_interceptors_are_applied_in_one_order_whichever_began_first(order: tupl
     for layer in order:
         intercept(layer, interceptor(layer, seen))
     np.tanh(x)
-    assert seen == [(layer, "tanh") for layer in (DEVICES, STREAMS, RECORDERS)]
+    assert seen == [(layer, "tanh") for layer in (DEVICES, STREAMS, RECORDERS, TIMES)]
 
     for layer in order:
         stop_intercepting(layer)

@@ -407,7 +407,8 @@ def _(g, by):
 
 @on_each_loop
 @pytest.mark.parametrize("how", ["awaited", "blocking"])
-def test_a_failing_body_is_named_in_a_note_and_leaves_every_gradient(run, how):
+def test_a_failing_body_is_named_in_a_note_and_leaves_every_gradient(run, how, monkeypatch):
+    monkeypatch.setenv("ASYNCGRAD_TRACEBACKS", "full")
     x, by = leaf(1.0), Failing()
 
     def model() -> Any:
@@ -428,7 +429,7 @@ def test_a_failing_body_is_named_in_a_note_and_leaves_every_gradient(run, how):
 
     assert (x.grad, x.grad.item()) == (grad, value)
     assert any("DoubledByBackward" in note for note in error.__notes__)
-    # The line of the compiled function is shown.
+    # The line of the compiled function is shown, where all frames are asked for.
     assert "$" not in (shown := "".join(traceback.format_exception(error)))
     assert "compiled backward" in shown
 

@@ -214,7 +214,11 @@ FLAGS: dict[str, list[Any]] = {
     "recompute_scale_factor": [
         lambda flag: nn.interpolate(np.ones((1, 2, 3)), scale_factor=2.0, mode="linear", recompute_scale_factor=flag)
     ],
-    "align_corners": [lambda flag: nn.interpolate(np.ones((1, 2, 3)), 2, mode="linear", align_corners=flag)],
+    "align_corners": [
+        lambda flag: nn.interpolate(np.ones((1, 2, 3)), 2, mode="linear", align_corners=flag),
+        lambda flag: nn.affine_grid(np.ones((1, 2, 3)), (1, 1, 2, 2), align_corners=flag),
+        lambda flag: nn.grid_sample(np.ones((1, 1, 2, 2)), np.ones((1, 1, 1, 2)), align_corners=flag),
+    ],
     "affine": [lambda flag: nn.BatchNorm1d(2, affine=flag), lambda flag: nn.GroupNorm(1, 2, affine=flag)],
     "track_running_stats": [lambda flag: nn.InstanceNorm1d(2, track_running_stats=flag)],
     "elementwise_affine": [
@@ -247,7 +251,27 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: nn.max_pool2d(np.ones((1, 2, 2)), 1, return_indices=flag),
         lambda flag: nn.adaptive_max_pool1d(np.ones((1, 3)), 2, return_indices=flag),
     ],
-    "scale_grad_by_freq": [lambda flag: nn.embedding(np.zeros(1, int), np.ones((1, 1)), scale_grad_by_freq=flag)],
+    "scale_grad_by_freq": [
+        lambda flag: nn.embedding(np.zeros(1, int), np.ones((1, 1)), scale_grad_by_freq=flag),
+        lambda flag: nn.embedding_bag(np.zeros((1, 1), int), np.ones((1, 1)), scale_grad_by_freq=flag),
+    ],
+    "sparse": [
+        lambda flag: nn.embedding_bag(np.zeros((1, 1), int), np.ones((1, 1)), sparse=flag),
+        lambda flag: nn.embedding_bag(np.zeros((1, 1), int), np.ones((1, 1)), scale_grad_by_freq=True, sparse=flag),
+        lambda flag: nn.EmbeddingBag(2, 2, sparse=flag),
+    ],
+    "include_last_offset": [
+        lambda flag: nn.embedding_bag(np.zeros(1, int), np.ones((1, 1)), np.zeros(1, int), include_last_offset=flag),
+        lambda flag: nn.EmbeddingBag(2, 2, include_last_offset=flag),
+    ],
+    "zero_infinity": [
+        lambda flag: nn.ctc_loss(np.zeros((1, 2)), np.ones(1, int), [1], [1], zero_infinity=flag),
+        lambda flag: nn.CTCLoss(zero_infinity=flag),
+    ],
+    "hard": [lambda flag: nn.gumbel_softmax(np.ones((1, 2)), hard=flag)],
+    "enable_gqa": [
+        lambda flag: nn.scaled_dot_product_attention(*np.ones((3, 1, 2, 2)), enable_gqa=flag)  # type: ignore[call-overload]
+    ],
     "count_include_pad": [lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, count_include_pad=flag)],
 }
 CALLS = [pytest.param(name, call, id=f"{name} {index}") for name in FLAGS for index, call in enumerate(FLAGS[name])]

@@ -13,7 +13,7 @@ from ...core.arrays.device_functions import own_function
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import arange_like, as_like, is_device_array, zeros_like
+from ...core.arrays.values import arange_like, as_like, is_device_array, on_host, zeros_like
 from ...core.graph.saved_hooks import prepare_write
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
@@ -199,6 +199,7 @@ def embedding(
     return _rows_at(weight, as_like(data, table), padding_idx, found, counts)
 
 
+@on_device_of_arguments
 def embedding_bag(
     input: Tensor | np.ndarray,
     weight: Tensor | np.ndarray,
@@ -244,21 +245,22 @@ def embedding_bag(
         array([[3., 4.],
                [3., 4.]])
     """
-    frequencies = truth(scale_grad_by_freq, "scale_grad_by_freq")
-    _check_bags(mode, frequencies or truth(sparse, "sparse"), input, weight, per_sample_weights)
-    indices, rows = array_of(constant("embedding_bag", "input", input)), array_of(weight).shape[0]
+    frequencies, is_sparse = truth(scale_grad_by_freq, "scale_grad_by_freq"), truth(sparse, "sparse")
+    _check_bags(mode, frequencies or is_sparse, input, weight, per_sample_weights)
+    indices, rows = on_host(constant("embedding_bag", "input", input)), array_of(weight).shape[0]
     starts, end = _bags(indices, offsets, truth(include_last_offset, "include_last_offset"))
     _check_rows(indices, padding_idx, rows)
-    flat = np.asarray(indices).reshape(-1).astype(np.int64)
+    flat = indices.reshape(-1).astype(np.int64)
     if max_norm is not None and flat.size:
         _shorten_rows(weight, flat, number(max_norm, "max_norm", 0), norm_type)
     table = array_of(weight)
     kept, bags = _members(flat, starts, end, None if padding_idx is None else padding_idx % rows)
-    counts = _frequencies(flat, table)[kept] if frequencies else None
+    chosen = as_like(kept, table)
+    counts = _frequencies(flat, table)[chosen] if frequencies else None
     found = _rows_at(weight, as_like(flat[kept], table), None, None, counts)
     if per_sample_weights is not None:
-        found = found * np.reshape(per_sample_weights, (-1, 1))[as_like(kept, table)]
-    return _bagged(found, as_like(bags[kept], table), len(starts), mode)
+        found = found * np.reshape(per_sample_weights, (-1, 1))[chosen]
+    return _bagged(found, bags[kept], len(starts), mode)
 
 
 def _check_bags(mode: str, is_scaled: bool, input: Any, weight: Any, per_sample_weights: Any) -> None:
@@ -303,7 +305,7 @@ def _bags(indices: Any, offsets: Any, has_end: bool) -> tuple[Any, int]:
         return np.arange(0, total, indices.shape[1]), total
     if offsets is None:
         raise ArgumentError("embedding_bag of an input of one axis needs offsets: where each bag begins")
-    starts = np.asarray(array_of(constant("embedding_bag", "offsets", offsets)))
+    starts = on_host(constant("embedding_bag", "offsets", offsets))
     if starts.ndim != 1 or starts.dtype.kind not in "iu" or (has_end and not len(starts)):
         raise ArgumentError(f"embedding_bag takes offsets of one axis of ints, not {starts.dtype} of {starts.shape}")
     starts = starts.astype(np.int64)
@@ -313,12 +315,12 @@ def _bags(indices: Any, offsets: Any, has_end: bool) -> tuple[Any, int]:
 
 
 def _members(flat: Any, starts: Any, end: int, padding_row: int | None) -> tuple[Any, Any]:
-    """Return which indices count, and the number of the bag of each."""
+    """Return the places of the indices that count, and for all places the number of the bag."""
     places = np.arange(len(flat))
     kept = places < end
     if padding_row is not None:
         kept &= flat != padding_row
-    return kept, np.searchsorted(starts, places, side="right") - 1
+    return np.flatnonzero(kept), np.searchsorted(starts, places, side="right") - 1
 
 
 def _bagged(rows: Any, bags: Any, count: int, mode: str) -> Any:
@@ -326,7 +328,7 @@ def _bagged(rows: Any, bags: Any, count: int, mode: str) -> Any:
     data = array_of(rows)
     if mode == "max":
         return _largest(rows, bags, count)
-    found = rows_added(rows, bags, (count, data.shape[1]), None)
+    found = rows_added(rows, as_like(bags, data), (count, data.shape[1]), None)
     if mode == "sum":
         return found
     sizes = np.maximum(np.bincount(bags, minlength=count), 1)[:, np.newaxis]
@@ -337,14 +339,20 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     data = array_of(rows)
     if not len(data):
         return zeros_like(data, (count, data.shape[1]))
-    present, starts = np.unique(bags, return_index=True)
-    maxima = np.maximum.reduceat(data, starts, axis=0)
-    is_largest = (data == maxima[np.searchsorted(present, bags)]) | (data != data)
-    numbers = np.where(is_largest, np.arange(len(data))[:, np.newaxis], len(data))
-    # The first one of equal ones.
-    places = np.minimum.reduceat(numbers, starts, axis=0)
+    present, starts, sizes = np.unique(bags, return_index=True, return_counts=True)
+    if is_device_array(data):
+        # The last row of a short bag stands in it again, behind the first one of equal ones.
+        steps = np.minimum(np.arange(sizes.max()), sizes[:, np.newaxis] - 1)
+        members = as_like(starts[:, np.newaxis] + steps, data)
+        places = as_like(starts[:, np.newaxis], data) + np.argmax(data[members], axis=1)
+    else:
+        maxima = np.maximum.reduceat(data, starts, axis=0)
+        is_largest = (data == maxima[np.searchsorted(present, bags)]) | (data != data)
+        numbers = np.where(is_largest, np.arange(len(data))[:, np.newaxis], len(data))
+        # The first one of equal ones.
+        places = np.minimum.reduceat(numbers, starts, axis=0)
     found = np.take_along_axis(rows, places, 0)
-    return rows_added(found, present, (count, data.shape[1]), None)
+    return rows_added(found, as_like(present, data), (count, data.shape[1]), None)
 
 
 @on_device_of_arguments

@@ -181,7 +181,8 @@ def _is_sane(at: Any) -> Any:
 
 def _where(condition: Any, x: Any, other: Any) -> Any:
     """Return x where a condition holds, and a number or an array without a gradient elsewhere."""
-    return np.where(condition, x, np.asarray(other).astype(array_of(x).dtype))
+    dtype = array_of(x).dtype
+    return np.where(condition, x, dtype.type(other) if isinstance(other, float) else other.astype(dtype))
 
 
 def _inside(place: Any, weight: Any, length: int) -> tuple[Any, Any, Any]:

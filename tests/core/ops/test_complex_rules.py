@@ -60,6 +60,8 @@ REFUSING = {
     *("nn.poisson_nll_loss", "nn.gaussian_nll_loss", "nn.hinge_embedding_loss", "nn.margin_ranking_loss"),
     *("nn.cosine_embedding_loss", "nn.triplet_margin_loss", "nn.multi_margin_loss", "nn.multilabel_margin_loss"),
     *("nn.multilabel_soft_margin_loss", "nn.cosine_similarity"),
+    *("nn.max_pool3d", "nn.adaptive_max_pool3d", "nn.fractional_max_pool2d", "nn.fractional_max_pool3d"),
+    *("nn.local_response_norm", "nn.ctc_loss", "nn.affine_grid", "nn.grid_sample"),
 }
 #: Those that refuse them in some places only: coordinates, weights, what is put into real numbers.
 #: Of complex elements NumPy makes no automatic choice of bins, and takes their weights along one axis alone.

@@ -40,7 +40,7 @@ def windows_along_(x: Any, axis: int, kernel: int, step: int, dilation: int) -> 
 
 @derivative(windows_along_, "x")
 def _(g: Array, axis: int, x_shape: tuple[int, ...], step: int, dilation: int) -> Array:
-    return sums_of_windows(g, axis, x_shape[axis], step, dilation)
+    return _sums_over(x_shape, g, axis, step, dilation)
 
 
 @primitive()
@@ -55,8 +55,18 @@ def sums_of_windows_(g: Any, axis: int, length: int, step: int, dilation: int) -
 
 @derivative(sums_of_windows_, "g")
 def _(h: Array, axis: int, g_shape: tuple[int, ...], step: int, dilation: int) -> Array:
-    return windows_along(h, axis, g_shape[axis], step, dilation)
+    return _windows_like(g_shape, h, axis, step, dilation)
 
 
 windows_along: Callable[..., Any] = windows_along_.call
 sums_of_windows: Callable[..., Any] = sums_of_windows_.call
+
+
+def _sums_over(shape: tuple[int, ...], g: Any, axis: int, step: int, dilation: int) -> Any:
+    """Return the sums of windows for each element along an axis of an array of a shape."""
+    return sums_of_windows(g, axis, shape[axis], step, dilation)
+
+
+def _windows_like(shape: tuple[int, ...], x: Any, axis: int, step: int, dilation: int) -> Any:
+    """Return windows of x along an axis with the number of elements that an array of windows of a shape has."""
+    return windows_along(x, axis, shape[axis], step, dilation)

@@ -295,6 +295,8 @@ CALLED = {
         "mish_slope x",
         "nan_to_num x",
     ),
+    # It goes along the sequence, from its end and from its beginning.
+    "path_losses scores",
     *("pad_constant array", "pad_elements array", "pinv a", "power x", "power y", "power_norm x", "prod a"),
     *("qr_triangle a", "recurrence a", "resize a", "rms_norm x", "rms_norm weight", "rows_added g", "sigmoid x"),
     *("silu_grad x", "singular_values a", "sums_between x", "mixed_along x"),

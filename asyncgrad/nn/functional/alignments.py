@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.values import as_like
+from ...core.arrays.values import as_like, on_host
 from ...core.ops.single_precision import arrays_in_single
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth, whole_number
@@ -42,9 +42,10 @@ def path_losses_(scores: Any, may_skip: Any, steps: Any, ends: Any) -> Array:
     """
     at_step = _forward(scores, may_skip)
     last = [at_step[step - 1][sample] for sample, step in enumerate(steps.tolist())]
-    total = -np.logaddexp.reduce(np.stack(last) + ends, axis=1)
-    total[total > -_NEVER / 2] = np.inf
-    return total
+    found = np.stack(last) + ends
+    largest = np.max(found, axis=1)
+    total = -(np.log(np.sum(np.exp(found - largest[:, np.newaxis]), axis=1)) + largest)
+    return np.where(total > -_NEVER / 2, np.inf, total)
 
 
 @derivative(path_losses_, "scores")
@@ -90,7 +91,7 @@ def _forward(scores: Any, may_skip: Any) -> list[Any]:
 
 def _backward(scores: Any, may_skip: Any, steps: Any, ends: Any) -> list[Any]:
     """Return for each step the logarithm of the probability of all paths from each state, without that of the state."""
-    count, n = len(scores), len(steps)
+    count, lengths = len(scores), as_like(np.reshape(steps, (-1, 1)), array_of(ends))
     never = np.full_like(ends, _NEVER)
     found: list[Any] = [never]
     for step in reversed(range(count)):
@@ -99,8 +100,7 @@ def _backward(scores: Any, may_skip: Any, steps: Any, ends: Any) -> list[Any]:
             before = _sum_of(after, _shifted(after, -1), _shifted(after + may_skip, -2))
         else:
             before = never
-        is_last, is_over = (np.reshape(one, (n, 1)) for one in (steps == step + 1, steps <= step))
-        found.append(np.where(is_last, ends, np.where(is_over, never, before)))
+        found.append(np.where(lengths == step + 1, ends, np.where(lengths <= step, never, before)))
     return found[:0:-1]
 
 
@@ -165,7 +165,7 @@ def ctc_loss(
 
 
 def _lengths(name: str, value: Any, n: int, most: int | None) -> Any:
-    found = np.asarray(array_of(constant("ctc_loss", name, value)))
+    found = on_host(constant("ctc_loss", name, value))
     if found.dtype.kind not in "iu" and found.size:
         raise ArgumentTypeError(f"ctc_loss takes whole numbers as {name}, not {found.dtype}")
     found = found.reshape(-1).astype(np.int64)
@@ -179,7 +179,7 @@ def _lengths(name: str, value: Any, n: int, most: int | None) -> Any:
 
 def _labels(targets: Any, counts: Any, n: int, classes: int) -> Any:
     """Return the labels, shape (n, most labels); what is behind the last one of a sequence is 0."""
-    given = np.asarray(array_of(constant("ctc_loss", "targets", targets))).astype(np.int64)
+    given = on_host(constant("ctc_loss", "targets", targets)).astype(np.int64)
     most = int(counts.max(initial=0))
     inside = np.arange(most) < counts[:, np.newaxis]
     found = np.zeros((n, most), np.int64)

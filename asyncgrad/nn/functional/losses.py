@@ -1256,6 +1256,7 @@ def triplet_margin_loss(
     return reduce_losses(hinge(margin + near - far), reduction)
 
 
+@arrays_in_single
 def triplet_margin_with_distance_loss(
     anchor: Tensor | np.ndarray,
     positive: Tensor | np.ndarray,
@@ -1272,7 +1273,8 @@ def triplet_margin_with_distance_loss(
         anchor: shape `(n, ...)`.
         positive: what should be near the anchor, the same shape.
         negative: what should be farther away, the same shape.
-        distance_function: returns the distances of two of them; None for `nn.pairwise_distance`.
+        distance_function: returns the distances of two of them, of float32 for those of float16; None for
+            `nn.pairwise_distance`.
         margin: by how much.
         swap: take the distance of the negative from the positive where that is less than from the anchor.
         reduction: "mean", "sum" or "none".

@@ -939,6 +939,7 @@ def adaptive_max_pool3d(x: Tensor | np.ndarray, output_size: NewLengths, return_
 # Norms of windows.
 
 
+@on_device_of_arguments
 def lp_pool1d(
     x: Tensor | np.ndarray,
     norm_type: float,
@@ -971,6 +972,7 @@ def lp_pool1d(
     return _root(avg_pool1d(x**power, kernel, stride, 0, ceil_mode), kernel, power)
 
 
+@on_device_of_arguments
 def lp_pool2d(
     x: Tensor | np.ndarray,
     norm_type: float,
@@ -1003,6 +1005,7 @@ def lp_pool2d(
     return _root(avg_pool2d(x**power, kernel, stride, 0, ceil_mode), math.prod(kernel), power)
 
 
+@on_device_of_arguments
 def lp_pool3d(
     x: Tensor | np.ndarray,
     norm_type: float,

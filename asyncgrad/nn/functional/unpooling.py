@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.arrays.values import as_like, zeros_like
+from ...core.arrays.interception import on_device_of_arguments
+from ...core.arrays.values import as_like, on_host, zeros_like
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, IndexRangeError
@@ -43,6 +44,7 @@ def _(g: Array, places: Any) -> Any:
 placed_at: Callable[..., Any] = placed_at_.call
 
 
+@on_device_of_arguments
 def max_unpool1d(
     x: Tensor | np.ndarray,
     indices: Tensor | np.ndarray,
@@ -79,6 +81,7 @@ def max_unpool1d(
     return _unpooled("max_unpool1d", x, indices, kernel, steps, (single("padding", padding, 0),), output_size)
 
 
+@on_device_of_arguments
 def max_unpool2d(
     x: Tensor | np.ndarray,
     indices: Tensor | np.ndarray,
@@ -116,6 +119,7 @@ def max_unpool2d(
     return _unpooled("max_unpool2d", x, indices, kernel, steps, pair("padding", padding, 0), output_size)
 
 
+@on_device_of_arguments
 def max_unpool3d(
     x: Tensor | np.ndarray,
     indices: Tensor | np.ndarray,
@@ -161,7 +165,7 @@ def _unpooled(
     around: tuple[int, ...],
     output_size: Any,
 ) -> Any:
-    places = constant(function, "indices", indices)
+    places = as_like(constant(function, "indices", indices), array_of(x))
     shape, axes = array_of(x).shape, len(kernel)
     if len(shape) not in (axes + 1, axes + 2):
         raise ArgumentError(f"{function} takes x of {axes + 1} or {axes + 2} axes, not of shape {shape}")
@@ -212,6 +216,7 @@ def _sizes_before(
 # Windows at random places, of which each axis has as many as asked for.
 
 
+@on_device_of_arguments
 def fractional_max_pool2d(
     x: Tensor | np.ndarray,
     kernel_size: Lengths,
@@ -251,6 +256,7 @@ def fractional_max_pool2d(
     )
 
 
+@on_device_of_arguments
 def fractional_max_pool3d(
     x: Tensor | np.ndarray,
     kernel_size: Lengths,
@@ -310,7 +316,7 @@ def _at_random(
     if samples is None:
         drawn = generator().random((batch, channels, axes))
     else:
-        drawn = constant(function, "_random_samples", samples)
+        drawn = on_host(constant(function, "_random_samples", samples))
         if drawn.shape != (batch, channels, axes):
             raise ArgumentError(
                 f"{function}: _random_samples must have shape {(batch, channels, axes)}, not {drawn.shape}"

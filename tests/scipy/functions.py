@@ -37,8 +37,10 @@ def check_values(
     )
     for found in (flat(with_tensors), flat(ours(*case.args, **case.kwargs))):
         for one, value in zip(found, expected, strict=True):
-            # Indices and ranks need be no Tensors.
-            assert isinstance(one, ag.Tensor) or np.asarray(value).dtype.kind in "iu"
+            # Indices, ranks and flags need be no Tensors, and what is not computed is None.
+            assert isinstance(one, ag.Tensor) or np.asarray(value).dtype.kind in "biu" or one is value is None
+            if value is None:
+                continue
             found_value = one.numpy() if isinstance(one, ag.Tensor) else np.asarray(one)
             assert found_value.dtype == np.asarray(value).dtype
             near = tolerance if dtype is np.float64 else 3e-5
@@ -63,8 +65,8 @@ def check_along_a_line(function: Callable[..., Any], points: Sequence[Any], **op
     def line(*steps: Any) -> Any:
         outputs = function(*(array + step * way for array, step, way in zip(arrays, steps, directions, strict=True)))
         weights = np.random.default_rng(6)
-        # Ranks and the like are numbers of Python.
-        found = [one for one in flat(outputs) if not isinstance(one, (int, float))]
+        # Ranks and the like are numbers of Python, and what is not computed is None.
+        found = [one for one in flat(outputs) if not isinstance(one, (int, float, type(None)))]
         return sum(np.sum(np.real(one * _random_like(weights, one))) for one in found)
 
     check_derivatives(line, Case(tuple(np.zeros(()) for _ in arrays), {}, tuple(range(len(arrays)))), **options)

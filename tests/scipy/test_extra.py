@@ -138,7 +138,7 @@ def test_every_name_of_scipy_that_is_not_there_is_told_so_with_what_to_write_ins
         ("stats", "anderson", r"call scipy\.stats\.anderson on t\.detach\(\)\.numpy\(\): it has no derivative here"),
         ("stats", "argus", r"call scipy\.stats\.argus on arrays, or write its logpdf"),
         ("stats", "FitError", r"import it from scipy\.stats"),
-        ("interpolate", "RBFInterpolator", r"make scipy\.interpolate\.RBFInterpolator of arrays"),
+        ("interpolate", "KroghInterpolator", r"make scipy\.interpolate\.KroghInterpolator of arrays"),
         ("stats", "nrom", r"has no attribute 'nrom'\. Did you mean norm\?"),
         ("optimize", "minimise", r"has no attribute 'minimise'\. Did you mean minimize\?"),
         ("stats", "nothing_like_it", r"module 'asyncgrad\.scipy\.stats' has no attribute 'nothing_like_it'$"),

@@ -218,16 +218,16 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NO_
     The derivative assumes that the rank is locally constant. At a matrix where it is not, none exists.
     """
     a = array_like(a)
-    if hermitian:
-        # As in NumPy, the lower triangle is read.
+    if hermitian and a.size:
+        # As in NumPy, the lower triangle is read, and an empty matrix keeps its order of bytes.
         below = np.tril(a, -1)
         diagonal = np.real(a) if a.dtype.kind == "c" else a
         a = np.where(np.eye(a.shape[-1], dtype=bool), diagonal, below + adjoint(below))
-    cutoff = rtol if rcond is None else rcond
+    cutoff = raw(rtol if rcond is None else rcond)
     if cutoff is not _NO_VALUE and cutoff is not None and getattr(a, "requires_grad", False):
-        values = np.linalg.svdvals(raw(a))
-        largest = values.max(axis=-1, keepdims=True, initial=0.0)
-        is_dropped = values <= np.asarray(raw(cutoff))[..., np.newaxis] * largest
+        values = np.linalg.svd(raw(a), compute_uv=False)
+        largest = values[..., :1]
+        is_dropped = values <= (as_array(cutoff)[..., np.newaxis] if np.ndim(cutoff) else cutoff) * largest
         if (is_dropped & (values > max(a.shape[-2:]) * np.finfo(values.dtype).eps * largest)).any():
             return _without_small(a, is_dropped)
     return pinv_(a, raw(rcond), hermitian, raw(rtol))

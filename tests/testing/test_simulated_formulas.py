@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad import nn
 from asyncgrad.errors import DeviceError
 from asyncgrad.testing.device_array import DeviceArray
 from tests.core.ops.finite_differences import Case, flat
@@ -96,6 +97,32 @@ def test_a_formula_gives_the_same_bits_on_another_type_of_array(
             np.testing.assert_allclose(array, known.numpy(), rtol=1e-12, atol=1e-15, strict=True)
         else:
             np.testing.assert_array_equal(array, known.numpy(), strict=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "max"},
+        {"mode": "max", "padding_idx": 1},
+        {"mode": "sum", "max_norm": 1.0},
+        {"mode": "mean", "padding_idx": 3, "scale_grad_by_freq": True},
+    ],
+)
+def test_bags_of_uneven_sizes_are_the_same_on_another_type_of_array(device: Any, options: dict[str, Any]) -> None:
+    indices, offsets = np.array([3, 1, 3, 0, 2, 1, 1]), np.array([0, 3, 3, 4])
+    table = np.random.default_rng(0).normal(size=(4, 3))
+    table[0, 1] = np.nan
+
+    def bags(place: Any) -> list[np.ndarray]:
+        weight = ag.tensor(table.copy(), device=place).requires_grad_("max_norm" not in options)
+        found = nn.embedding_bag(ag.tensor(indices, device=place), weight, ag.tensor(offsets, device=place), **options)
+        if found.requires_grad:
+            ag.sync.backward(found, found.detach() * 0 + 1)
+        results = (found, weight, weight.grad)
+        return [one.detach().to("cpu").numpy() for one in results if one is not None]
+
+    for there, here in zip(bags(device), bags("cpu"), strict=True):
+        np.testing.assert_array_equal(there, here)
 
 
 def test_a_second_derivative_is_recorded_on_another_type_of_array(device: Any) -> None:

@@ -113,7 +113,7 @@ def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) 
     if not isinstance(weight, (TensorBase, np.ndarray)):
         raise ArgumentTypeError(must_be("with max_norm, rows are changed in place: weight", "a tensor", weight))
     table = array_of(weight)
-    numbers = np.unique(indices)
+    numbers = np.unique(as_like(indices, table))
     numbers = numbers[~is_outside(numbers, len(table))]
     rows = table[numbers]
     norms = np.linalg.norm(rows, order, axis=1)

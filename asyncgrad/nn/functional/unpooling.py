@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.values import as_like, on_host, zeros_like
+from ...core.arrays.values import as_like, is_device_array, on_host, zeros_like
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, IndexRangeError
@@ -316,7 +316,9 @@ def _at_random(
     if samples is None:
         drawn = generator().random((batch, channels, axes))
     else:
-        drawn = on_host(constant(function, "_random_samples", samples))
+        drawn = constant(function, "_random_samples", samples)
+        # What is traced stays so.
+        drawn = on_host(drawn) if is_device_array(drawn) else drawn
         if drawn.shape != (batch, channels, axes):
             raise ArgumentError(
                 f"{function}: _random_samples must have shape {(batch, channels, axes)}, not {drawn.shape}"

@@ -134,7 +134,7 @@ CASES: dict[str, list[Case]] = {
         Case((_NUMERATOR, _DENOMINATOR, _ROW, _KERNEL), {}, (0, 1, 2, 3)),
         Case((_DENOMINATOR, _NUMERATOR, _ROW[:1]), {}, (0, 1, 2)),
     ],
-    "sosfilt_zi": [Case((_SECTIONS,))],
+    "sosfilt_zi": [Case((_SECTIONS,)), Case((_SECTIONS * [[2.0], [-0.5]],))],
     "hilbert2": [Case((_MATRIX,)), Case((_draw(3, 4, 2), (4, 3), (0, 1)))],
     "order_filter": [Case((_MATRIX, np.ones((3, 1)), 2)), Case((_ROW, np.array([1, 0, 1]), 0))],
     "medfilt": [Case((_MATRIX,)), Case((_ROW, 5))],
@@ -252,6 +252,8 @@ def test_the_inverse_of_a_transform_of_segments_is_the_signal() -> None:
         (lambda: signal.stft(_ROW, boundary="none"), "'zeros' or None, not 'none'"),
         (lambda: signal.csd(_ROW, _ROW, average="mode"), "average 'mean' or 'median', not 'mode'"),
         (lambda: signal.lfilter_zi(_NUMERATOR, [0.0, 1.0]), "a first a that is not 0"),
+        (lambda: signal.sosfilt_zi(np.eye(2, 6)), "sosfilt_zi takes sos whose column 3 has no 0"),
+        (lambda: signal.sosfilt(2 * _SECTIONS, _ROW), "takes sos whose column 3 is ones"),
         (lambda: signal.order_filter(_ROW, np.ones(2), 0), r"odd lengths, not of shape \(2,\)"),
     ],
 )

@@ -177,11 +177,17 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
 
 def _sections(sos: Any) -> Any:
+    sos = _of_any_scale(sos)
+    if not (raw(sos)[:, 3] == 1).all():
+        raise ArgumentError("a filter by sections takes sos whose column 3 is ones: divide each section by its own")
+    return sos
+
+
+def _of_any_scale(sos: Any) -> Any:
+    """Return sections whose column 3 need not be ones."""
     sos = floating(sos)
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ArgumentError(f"a filter by sections takes sos of shape (n, 6), not {sos.shape}")
-    if not (raw(sos)[:, 3] == 1).all():
-        raise ArgumentError("a filter by sections takes sos whose column 3 is ones: divide each section by its own")
     return sos
 
 
@@ -311,9 +317,15 @@ def lfilter_zi(b: Any, a: Any) -> Tensor:
 def sosfilt_zi(sos: Any) -> Tensor:
     """Return the states of sections whose input has been 1 for ever, for the zi of `sosfilt`: shape (n, 2).
 
+    Raises:
+        ArgumentError: `sos` has another shape than (n, 6), or a 0 in column 3.
+
     Source: scipy.signal.sosfilt_zi.
     """
-    return np.stack(_steady_states(_sections(sos)))
+    sos = _of_any_scale(sos)
+    if (raw(sos)[:, 3] == 0).any():
+        raise ArgumentError("scipy.signal.sosfilt_zi takes sos whose column 3 has no 0")
+    return np.stack(_steady_states(sos))
 
 
 def lfiltic(b: Any, a: Any, y: Any, x: Any = None) -> Tensor:

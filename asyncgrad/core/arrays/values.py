@@ -271,7 +271,8 @@ def refuse_masked_within(sequence: Any) -> None:
 def on_host(value: Any) -> np.ndarray:
     """Return a value as a NumPy array that Python can read; for an array of another library, wait for its values."""
     refuse_masked(value)
-    return np.asarray(value.tolist(), value.dtype) if is_device_array(value) else np.asarray(value)
+    # A list without elements does not tell the lengths of all axes.
+    return np.asarray(value.tolist(), value.dtype).reshape(value.shape) if is_device_array(value) else np.asarray(value)
 
 
 def array_interface(array: Any) -> Any:

@@ -130,9 +130,9 @@ def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) 
         weight._bump_version()
 
 
-def _frequencies(indices: Array, table: Array) -> Any:
-    """Return for each index how often it is among the indices, shape (..., 1)."""
-    counts = np.bincount(indices.reshape(-1), minlength=len(table))[indices]
+def _frequencies(indices: Array, table: Array, kept: Any = ...) -> Any:
+    """Return for each index, or those at the places `kept`, how often it is among all indices, shape (..., 1)."""
+    counts = np.bincount(indices.reshape(-1), minlength=len(table))[indices[kept]]
     return as_like(counts[..., np.newaxis].astype(table.dtype), table)
 
 
@@ -255,11 +255,10 @@ def embedding_bag(
         _shorten_rows(weight, flat, number(max_norm, "max_norm", 0), norm_type)
     table = array_of(weight)
     kept, bags = _members(flat, starts, end, None if padding_idx is None else padding_idx % rows)
-    chosen = as_like(kept, table)
-    counts = _frequencies(flat, table)[chosen] if frequencies else None
+    counts = _frequencies(flat, table, kept) if frequencies else None
     found = _rows_at(weight, as_like(flat[kept], table), None, None, counts)
     if per_sample_weights is not None:
-        found = found * np.reshape(per_sample_weights, (-1, 1))[chosen]
+        found = found * np.reshape(per_sample_weights, (-1, 1))[as_like(kept, table)]
     return _bagged(found, bags[kept], len(starts), mode)
 
 

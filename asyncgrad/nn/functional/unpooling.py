@@ -331,10 +331,10 @@ def _at_random(
         place = starts.reshape(batch, channels, *[sizes[axis] if one == axis else 1 for one in range(axes)], 1)
         windows = windows * shape[axis - axes] + place + offsets
     flat: Any = np.reshape(x, (batch, channels, math.prod(shape[-axes:])))
-    values = array_of(flat)
-    found = np.take_along_axis(values, as_like(windows.reshape(batch, channels, -1), values), -1)
+    values, count = array_of(flat), math.prod(sizes)
+    found = np.take_along_axis(values, as_like(windows.reshape(batch, channels, count * math.prod(kernel)), values), -1)
     choice = np.argmax(found.reshape(*windows.shape), axis=-1, keepdims=True)
-    places = np.take_along_axis(as_like(windows, values), choice, -1).reshape(batch, channels, -1)
+    places = np.take_along_axis(as_like(windows, values), choice, -1).reshape(batch, channels, count)
     result_shape = (*shape[:-axes], *sizes)
     result = np.reshape(np.take_along_axis(flat, places, -1), result_shape)
     return (

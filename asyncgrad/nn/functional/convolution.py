@@ -21,6 +21,7 @@ import numpy as np
 from ...core.arrays.device_functions import own_function
 from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.values import empty_like, zeros_like
+from ...core.ops.single_precision import arrays_in_single
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import whole_number
@@ -598,6 +599,7 @@ def conv_transpose1d(
 # Volumes. The layers of a window along the depth become channels of images, which are convolved as such.
 
 
+@arrays_in_single
 def conv3d(
     x: Tensor | np.ndarray,
     weight: Tensor | np.ndarray,

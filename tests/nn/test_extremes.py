@@ -51,7 +51,9 @@ def test_gradients_of_activations_of_large_numbers_are_those_of_pytorch(name: st
     peer = torch.tensor(values, requires_grad=True)
     (expected,) = torch.autograd.grad(getattr(torch.nn.functional, name)(peer).sum(), [peer])
 
-    np.testing.assert_allclose(gradient(getattr(nn, name), values), expected.numpy(), rtol=2e-6, atol=1e-13)
+    # PyTorch rounds y * (1 - y), where little is left of 1 - y.
+    atol = 1e-13 if dtype is np.float64 else 1e-7
+    np.testing.assert_allclose(gradient(getattr(nn, name), values), expected.numpy(), rtol=2e-6, atol=atol)
 
 
 @pytest.mark.parametrize("name", [name for name in ACTIVATIONS if name.startswith(("hard", "soft", "relu", "rrelu"))])

@@ -14,6 +14,7 @@ from ..core.settings.arguments import truth
 from ..core.tree.structure import Tree
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, is_slow_mean, real_view
 from .fused import FusedUpdate
+from .moments import decay_kinds
 from .optimizer import Group, check_betas, check_range
 
 __all__ = ["Adam", "AdamW"]
@@ -59,7 +60,7 @@ class _AdamFamily(ElementwiseOptimizer):
         if state and not set(names) <= set(state):
             return None
         arrays = {name: state[name] if state else np.zeros_like(param) for name in names}
-        adds_decay, shrinks = _decay_kinds(group)
+        adds_decay, shrinks = decay_kinds(group)
         l2 = group["weight_decay"] if adds_decay else 0.0
         shrink = 1.0 - group["lr"] * group["weight_decay"] if shrinks else 1.0
         numbers = _fused_numbers(l2, shrink, *group["betas"], step, group["eps"], group["lr"])
@@ -74,7 +75,7 @@ class _AdamFamily(ElementwiseOptimizer):
         is_complex, amsgrad = like.dtype.kind == "c", group["amsgrad"]
         beta1, beta2 = group["betas"]
         scratch = self._scratch(like.real if is_complex else like, 2)
-        adds_decay, shrinks = _decay_kinds(group)
+        adds_decay, shrinks = decay_kinds(group)
         is_slow = is_slow_mean(beta1)
         l2, shrink, share1, decay1, decay2, share2, eps = as_scalars(
             like,
@@ -122,12 +123,6 @@ class _AdamFamily(ElementwiseOptimizer):
 
 def _state_names(group: Group) -> list[str]:
     return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
-
-
-def _decay_kinds(group: Group) -> tuple[bool, bool]:
-    """Return whether the weight decay is added to the gradient, and whether it shrinks the parameters."""
-    has_decay, is_decoupled = bool(group["weight_decay"]), bool(group["decoupled_weight_decay"])
-    return has_decay and not is_decoupled, has_decay and is_decoupled
 
 
 def _step_numbers(like: Any, group: Group) -> Callable[[int], tuple[Any, ...]]:

@@ -11,17 +11,9 @@ import numpy as np
 from ..core.arrays.values import zeros_like
 from ..core.settings.arguments import truth
 from ..core.tree.structure import Tree
-from .elementwise import (
-    ElementwiseOptimizer,
-    Update,
-    as_scalars,
-    factor_of_mean,
-    is_slow_mean,
-    move_mean,
-    moved_mean,
-    real_view,
-)
+from .elementwise import ElementwiseOptimizer, Update, as_scalars, is_slow_mean, real_view
 from .fused import FusedUpdate
+from .moments import decay_kinds, fused_numbers, moments_mover, moved_moments
 from .optimizer import Group, check_betas, check_range
 
 __all__ = ["NAdam"]
@@ -95,18 +87,8 @@ class NAdam(ElementwiseOptimizer):
 
     def _updater(self, like: Any, group: Group) -> Update:
         is_complex = like.dtype.kind == "c"
-        beta1, beta2 = group["betas"]
-        scratch = self._scratch(like.real if is_complex else like, 2)
-        adds_decay = group["weight_decay"] and not group["decoupled_weight_decay"]
-        shrinks = group["weight_decay"] and group["decoupled_weight_decay"]
-        l2, shrink, decay2, share2, eps = as_scalars(
-            like,
-            group["weight_decay"],
-            1 - group["lr"] * group["weight_decay"],
-            beta2,
-            1 - beta2,
-            group["eps"],
-        )
+        scratch, move = self._scratch(like.real if is_complex else like, 2), moments_mover(like, group)
+        (eps,) = as_scalars(like, group["eps"])
         multiply, add, subtract, divide, sqrt = np.multiply, np.add, np.subtract, np.divide, np.sqrt
 
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
@@ -117,13 +99,7 @@ class NAdam(ElementwiseOptimizer):
             step = state["step"] = state["step"] + 1
             state["mu_product"], *numbers = _step_numbers(group, step, state["mu_product"])
             correction, rate, mean_rate = as_scalars(like, *numbers)
-            if shrinks:
-                multiply(param, shrink, param)
-            elif adds_decay:
-                grad = add(multiply(param, l2, decayed), grad, decayed)
-            move_mean(mean, grad, beta1, buffer)
-            multiply(square, decay2, square)
-            add(square, multiply(multiply(grad, grad, buffer), share2, buffer), square)
+            grad = move(param, grad, mean, square, buffer, decayed)
             add(sqrt(divide(square, correction, buffer), buffer), eps, buffer)
             # The second buffer last, for the gradient may lie in it.
             subtract(param, multiply(divide(grad, buffer, decayed), rate, decayed), param)
@@ -138,12 +114,8 @@ class NAdam(ElementwiseOptimizer):
         arrays = {name: state[name] if state else np.zeros_like(param) for name in names}
         step = state.get("step", 0) + 1
         product, *of_step = _step_numbers(group, step, state.get("mu_product", 1.0))
-        decay = group["weight_decay"]
-        shrinks = bool(decay and group["decoupled_weight_decay"])
-        beta1, beta2 = group["betas"]
-        shrink = 1 - group["lr"] * decay
-        numbers = (decay, shrink, factor_of_mean(beta1), beta2, 1 - beta2, group["eps"], *of_step)
-        formula = _fused_formula(bool(decay) and not shrinks, shrinks, is_slow_mean(beta1))
+        numbers = (*fused_numbers(group), group["eps"], *of_step)
+        formula = _fused_formula(decay_kinds(group), is_slow_mean(group["betas"][0]))
         new_state = {"step": step, "mu_product": product, **arrays}
         return FusedUpdate(formula, (param, *arrays.values(), grad), 3, numbers, new_state)
 
@@ -163,7 +135,7 @@ def _step_numbers(group: Group, step: int, product: float) -> tuple[float, ...]:
 
 
 @cache
-def _fused_formula(has_l2: bool, shrinks: bool, is_slow: bool) -> Callable[..., tuple[Any, ...]]:
+def _fused_formula(kinds: tuple[bool, bool], is_slow: bool) -> Callable[..., tuple[Any, ...]]:
     """Return the update of one parameter as elementwise operations, in the order of `_updater`."""
 
     def nadam(
@@ -181,12 +153,8 @@ def _fused_formula(has_l2: bool, shrinks: bool, is_slow: bool) -> Callable[..., 
         rate: float,
         mean_rate: float,
     ) -> tuple[Any, ...]:
-        if shrinks:
-            param = param * shrink
-        elif has_l2:
-            grad = param * l2 + grad
-        mean = moved_mean(mean, grad, factor, is_slow)
-        square = square * decay + grad * grad * share
+        moved = moved_moments(kinds, is_slow, param, mean, square, grad, l2, shrink, factor, decay, share)
+        param, mean, square, grad = moved
         root = np.sqrt(square / correction) + eps
         return param - grad / root * rate - mean / root * mean_rate, mean, square
 

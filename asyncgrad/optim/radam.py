@@ -12,17 +12,9 @@ import numpy as np
 from ..core.arrays.values import zeros_like
 from ..core.settings.arguments import truth
 from ..core.tree.structure import Tree
-from .elementwise import (
-    ElementwiseOptimizer,
-    Update,
-    as_scalars,
-    factor_of_mean,
-    is_slow_mean,
-    move_mean,
-    moved_mean,
-    real_view,
-)
+from .elementwise import ElementwiseOptimizer, Update, as_scalars, is_slow_mean, real_view
 from .fused import FusedUpdate
+from .moments import decay_kinds, fused_numbers, moments_mover, moved_moments
 from .optimizer import Group, check_betas, check_range
 
 __all__ = ["RAdam"]
@@ -93,17 +85,8 @@ class RAdam(ElementwiseOptimizer):
     def _updater(self, like: Any, group: Group) -> Update:
         is_complex = like.dtype.kind == "c"
         beta1, beta2 = group["betas"]
-        scratch = self._scratch(like.real if is_complex else like, 2)
-        adds_decay = group["weight_decay"] and not group["decoupled_weight_decay"]
-        shrinks = group["weight_decay"] and group["decoupled_weight_decay"]
-        l2, shrink, decay2, share2, eps = as_scalars(
-            like,
-            group["weight_decay"],
-            1 - group["lr"] * group["weight_decay"],
-            beta2,
-            1 - beta2,
-            group["eps"],
-        )
+        scratch, move = self._scratch(like.real if is_complex else like, 2), moments_mover(like, group)
+        (eps,) = as_scalars(like, group["eps"])
         multiply, add, subtract, divide, sqrt = np.multiply, np.add, np.subtract, np.divide, np.sqrt
 
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
@@ -114,13 +97,7 @@ class RAdam(ElementwiseOptimizer):
             step = state["step"] = state["step"] + 1
             is_adaptive, number = _rate(group["lr"], beta1, beta2, step)
             (rate,) = as_scalars(like, number)
-            if shrinks:
-                multiply(param, shrink, param)
-            elif adds_decay:
-                grad = add(multiply(param, l2, decayed), grad, decayed)
-            move_mean(mean, grad, beta1, buffer)
-            multiply(square, decay2, square)
-            add(square, multiply(multiply(grad, grad, buffer), share2, buffer), square)
+            move(param, grad, mean, square, buffer, decayed)
             if is_adaptive:
                 divide(mean, add(sqrt(square, buffer), eps, buffer), buffer)
                 multiply(buffer, rate, buffer)
@@ -135,12 +112,11 @@ class RAdam(ElementwiseOptimizer):
         if state and not set(names) <= set(state):
             return None
         arrays = {name: state[name] if state else np.zeros_like(param) for name in names}
-        step, decay = state.get("step", 0) + 1, group["weight_decay"]
+        step = state.get("step", 0) + 1
         beta1, beta2 = group["betas"]
         is_adaptive, rate = _rate(group["lr"], beta1, beta2, step)
-        shrinks = bool(decay and group["decoupled_weight_decay"])
-        numbers = (decay, 1 - group["lr"] * decay, factor_of_mean(beta1), beta2, 1 - beta2, group["eps"], rate)
-        formula = _fused_formula(bool(decay) and not shrinks, shrinks, is_slow_mean(beta1), is_adaptive)
+        numbers = (*fused_numbers(group), group["eps"], rate)
+        formula = _fused_formula(decay_kinds(group), is_slow_mean(beta1), is_adaptive)
         return FusedUpdate(formula, (param, *arrays.values(), grad), 3, numbers, {"step": step, **arrays})
 
 
@@ -158,7 +134,7 @@ def _rate(lr: float, beta1: float, beta2: float, step: int) -> tuple[bool, float
 
 
 @cache
-def _fused_formula(has_l2: bool, shrinks: bool, is_slow: bool, is_adaptive: bool) -> Callable[..., tuple[Any, ...]]:
+def _fused_formula(kinds: tuple[bool, bool], is_slow: bool, is_adaptive: bool) -> Callable[..., tuple[Any, ...]]:
     """Return the update of one parameter as elementwise operations, in the order of `_updater`."""
 
     def radam(
@@ -174,12 +150,8 @@ def _fused_formula(has_l2: bool, shrinks: bool, is_slow: bool, is_adaptive: bool
         eps: float,
         rate: float,
     ) -> tuple[Any, ...]:
-        if shrinks:
-            param = param * shrink
-        elif has_l2:
-            grad = param * l2 + grad
-        mean = moved_mean(mean, grad, factor, is_slow)
-        square = square * decay + grad * grad * share
+        moved = moved_moments(kinds, is_slow, param, mean, square, grad, l2, shrink, factor, decay, share)
+        param, mean, square, _ = moved
         move = mean / (np.sqrt(square) + eps) * rate if is_adaptive else mean * rate
         return param - move, mean, square
 

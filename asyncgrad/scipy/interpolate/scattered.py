@@ -13,15 +13,10 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
+from ..roots import root_of_squares
 from .grids import interp1d
 
 __all__ = ["LinearNDInterpolator", "NearestNDInterpolator", "RBFInterpolator", "griddata"]
-
-
-def _root(squares: Any) -> Any:
-    """Return square roots, with the derivative 0 at 0."""
-    is_zero = raw(squares) == 0
-    return np.where(is_zero, 0.0, np.sqrt(np.where(is_zero, 1.0, squares)))
 
 
 def _thin_plate(squares: Any) -> Any:
@@ -31,10 +26,10 @@ def _thin_plate(squares: Any) -> Any:
 
 #: By name, functions of squared distances, and the least degree of polynomials that they need beside them.
 _KERNELS: dict[str, tuple[Callable[[Any], Any], int]] = {
-    "linear": (lambda squares: -_root(squares), 0),
+    "linear": (lambda squares: -root_of_squares(squares), 0),
     "thin_plate_spline": (_thin_plate, 1),
-    "cubic": (lambda squares: squares * _root(squares), 1),
-    "quintic": (lambda squares: -(squares**2) * _root(squares), 2),
+    "cubic": (lambda squares: squares * root_of_squares(squares), 1),
+    "quintic": (lambda squares: -(squares**2) * root_of_squares(squares), 2),
     "multiquadric": (lambda squares: -np.sqrt(1 + squares), 0),
     "inverse_multiquadric": (lambda squares: 1 / np.sqrt(1 + squares), -1),
     "inverse_quadratic": (lambda squares: 1 / (1 + squares), -1),

@@ -18,6 +18,7 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..error_names import name_errors
+from ..roots import root_of_squares
 from ..unsupported import refuse
 
 if TYPE_CHECKING:
@@ -114,18 +115,12 @@ def _(g: Any, weights: Any) -> Array:
 # Metrics of arrays whose last axis has the coordinates; the others are broadcast.
 
 
-def _root(squares: Any) -> Any:
-    """Return square roots, with a gradient of 0 at 0."""
-    is_zero = raw(squares) == 0
-    return np.where(is_zero, 0.0, np.sqrt(np.where(is_zero, 1.0, squares)))
-
-
 def _weighted(values: Any, w: Any) -> Any:
     return np.sum(values if w is None else values * w, -1)
 
 
 def _euclidean(u: Any, v: Any, w: Any = None) -> Any:
-    return _root(_sqeuclidean(u, v, w))
+    return root_of_squares(_sqeuclidean(u, v, w))
 
 
 def _sqeuclidean(u: Any, v: Any, w: Any = None) -> Any:
@@ -180,12 +175,12 @@ def _braycurtis(u: Any, v: Any, w: Any = None) -> Any:
 
 
 def _seuclidean(u: Any, v: Any, V: Any) -> Any:
-    return _root(np.sum(np.square(u - v) / V, -1))
+    return root_of_squares(np.sum(np.square(u - v) / V, -1))
 
 
 def _mahalanobis(u: Any, v: Any, VI: Any) -> Any:
     difference = u - v
-    return _root(np.sum((difference @ VI) * difference, -1))
+    return root_of_squares(np.sum((difference @ VI) * difference, -1))
 
 
 def _jensenshannon(u: Any, v: Any, base: Any = None) -> Any:
@@ -194,7 +189,7 @@ def _jensenshannon(u: Any, v: Any, base: Any = None) -> Any:
     divergence = np.sum(_entropy_terms(u, middle) + _entropy_terms(v, middle), -1) / 2
     divergence = divergence if base is None else divergence / np.log(base)
     # Rounding may leave less than nothing of a distance of 0.
-    return _root(np.where(raw(divergence) > 0, divergence, 0.0))
+    return root_of_squares(np.where(raw(divergence) > 0, divergence, 0.0))
 
 
 def _entropy_terms(u: Any, middle: Any) -> Any:

@@ -17,6 +17,7 @@ from ...core.tensor import Tensor
 from ..arguments import floating
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .mean_powers import skewness_and_kurtosis
 from .supports import OnLine, Positive
 
 if TYPE_CHECKING:
@@ -338,11 +339,7 @@ class TruncatedNormal(ContinuousDistribution):
         for order in (2, 3, 4):
             edges = _times_end(a, first, order - 1) - _times_end(b, last, order - 1)
             moments.append(edges + (order - 1) * moments[order - 2])
-        _, one, two, three, four = moments
-        variance = two - one * one
-        third = three - one * (3 * two - 2 * one * one)
-        fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
-        return third / variance**1.5, fourth / np.square(variance) - 3
+        return skewness_and_kurtosis(moments[1:])
 
     def _entropy(self, a: Any, b: Any) -> Any:
         mass = self._log_mass(a, b)

@@ -10,6 +10,7 @@ import numpy as np
 from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .mean_powers import skewness_and_kurtosis
 from .supports import one_minus_exp_
 
 __all__ = ["pareto", "powerlaw", "weibull_max", "weibull_min"]
@@ -34,11 +35,7 @@ class _Weibull(ContinuousDistribution):
         return mean, special.gamma(1 + 2 / c) - np.square(mean)
 
     def _skewness_and_kurtosis_of_size(self, c: Any) -> tuple[Any, Any]:
-        one, two, three, four = (special.gamma(1 + order / c) for order in (1, 2, 3, 4))
-        variance = two - one * one
-        third = three - one * (3 * two - 2 * one * one)
-        fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
-        return third / variance**1.5, fourth / np.square(variance) - 3
+        return skewness_and_kurtosis(special.gamma(1 + order / c) for order in (1, 2, 3, 4))
 
     def _entropy(self, c: Any) -> Any:
         return _EULER - _EULER / c - np.log(c) + 1

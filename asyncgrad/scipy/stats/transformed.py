@@ -14,6 +14,7 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import beta, gamma
 from .location_scale import cauchy, expon, laplace, logistic, uniform
+from .mean_powers import skewness_and_kurtosis
 from .normal import norm
 from .supports import bounded_exp
 
@@ -132,11 +133,7 @@ class _WithPowers(_Transformed):
         return mean, np.where(np.isfinite(raw(mean)), second - safe * safe, np.where(is_known, 0.0, np.inf))
 
     def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
-        one, two, three, four = (self._mean_power(order, *shapes) for order in (1, 2, 3, 4))
-        variance = two - one * one
-        third = three - one * (3 * two - 2 * one * one)
-        fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
-        return third / variance**1.5, fourth / np.square(variance) - 3
+        return skewness_and_kurtosis(self._mean_power(order, *shapes) for order in (1, 2, 3, 4))
 
 
 def _where_positive(margin: Any, value: Any, otherwise: float = np.inf) -> Any:
@@ -256,14 +253,12 @@ class Burr12(_WithPowers):
         return _where_positive(margin, safe * special.beta(1 + share, safe - share), np.nan)
 
 
-@final
-class Fisk(_WithPowers):
-    """The log-logistic distribution of shape `c`."""
+class _Exponential(_WithPowers):
+    """Abstract: the family of the exponential of a variable over `c`."""
 
     __slots__ = ()
 
     shapes: tuple[str, ...] = ("c",)
-    base: ContinuousDistribution = logistic
 
     def _to_base(self, y: Any, c: Any) -> Any:
         return c * np.log(y)
@@ -273,6 +268,15 @@ class Fisk(_WithPowers):
 
     def _log_slope(self, y: Any, c: Any) -> Any:
         return np.log(c) - np.log(y)
+
+
+@final
+class Fisk(_Exponential):
+    """The log-logistic distribution of shape `c`."""
+
+    __slots__ = ()
+
+    base: ContinuousDistribution = logistic
 
     def _mean_power(self, order: int, c: Any) -> Any:
         margin = c - order
@@ -590,22 +594,12 @@ class Gibrat(_WithPowers):
 
 
 @final
-class LogLaplace(_WithPowers):
+class LogLaplace(_Exponential):
     """The distribution of the exponential of a Laplace variable over `c`."""
 
     __slots__ = ()
 
-    shapes: tuple[str, ...] = ("c",)
     base: ContinuousDistribution = laplace
-
-    def _to_base(self, y: Any, c: Any) -> Any:
-        return c * np.log(y)
-
-    def _from_base(self, z: Any, c: Any) -> Any:
-        return np.exp(z / c)
-
-    def _log_slope(self, y: Any, c: Any) -> Any:
-        return np.log(c) - np.log(y)
 
     def _mean_power(self, order: int, c: Any) -> Any:
         margin = c - order

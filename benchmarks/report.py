@@ -8,7 +8,7 @@ from .chart import CAPTION
 from .record import Record, UnusableRecordError
 from .runner import Result, table
 
-__all__ = ["BEGIN", "END", "block", "measured_on", "printed", "replaced", "sections", "summary"]
+__all__ = ["BEGIN", "END", "block", "measured_on", "printed", "replaced", "sections", "summary", "write"]
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
@@ -131,3 +131,20 @@ def replaced(text: str, new: str, path: Path) -> str:
             f"{path} must have the lines {BEGIN} and {END}, once each and in this order: the tables go between them"
         )
     return before + new + after
+
+
+def write(raw: Path, record: str, page: Path, tables: str) -> None:
+    """Write a record, and its tables into a page; write nothing if the page has no markers for them.
+
+    Args:
+        raw: the file of the record.
+        record: its text.
+        page: the page.
+        tables: what is between the markers, markers included.
+
+    Raises:
+        UnusableRecordError: the page does not have each marker once, in this order.
+    """
+    text = replaced(page.read_text(encoding="utf-8"), tables, page)
+    raw.write_text(record, encoding="utf-8")
+    page.write_text(text, encoding="utf-8")

@@ -98,10 +98,7 @@ def measured(words: Sequence[str], rounds: int, *, quick: bool, collect: bool = 
 
 def write(record: JitRecord, root: Path) -> None:
     """Write the record, and the tables of the page; write nothing if the page has no markers for the tables."""
-    page = root / PAGE
-    text = reports.replaced(page.read_text(encoding="utf-8"), block(record, f"../{RAW}"), page)
-    (root / RAW).write_text(record.text(), encoding="utf-8")
-    page.write_text(text, encoding="utf-8")
+    reports.write(root / RAW, record.text(), root / PAGE, block(record, f"../{RAW}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -100,10 +100,7 @@ def _has_word(benchmark: type[Benchmark], words: Sequence[str]) -> bool:
 
 def write(record: Record, root: Path) -> None:
     """Write the record, and the table of the page; write nothing if the page has no markers for it."""
-    page = root / PAGE
-    text = reports.replaced(page.read_text(encoding="utf-8"), block(record, f"../{RAW}"), page)
-    (root / RAW).write_text(record.text(), encoding="utf-8")
-    page.write_text(text, encoding="utf-8")
+    reports.write(root / RAW, record.text(), root / PAGE, block(record, f"../{RAW}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

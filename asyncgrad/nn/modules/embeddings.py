@@ -22,8 +22,41 @@ if TYPE_CHECKING:
 __all__ = ["Embedding", "EmbeddingBag"]
 
 
+class _Table(Module):
+    """Abstract base of layers that have a table of vectors."""
+
+    weight: Tensor
+
+    def _describe(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None,
+        max_norm: float | None,
+        norm_type: float,
+        scale_grad_by_freq: bool,
+    ) -> None:
+        """Take over what the table is like, and how it is looked up."""
+        self.num_embeddings: int = size(num_embeddings, "num_embeddings")
+        self.embedding_dim: int = size(embedding_dim, "embedding_dim")
+        if padding_idx is not None:
+            if not -num_embeddings <= whole_number(padding_idx, "padding_idx") < num_embeddings:
+                raise ArgumentError(f"padding_idx {padding_idx} is no row of a table of {num_embeddings}")
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        self.max_norm: float | None = None if max_norm is None else number(max_norm, "max_norm", 0)
+        self.norm_type: float = number(norm_type, "norm_type")
+        self.scale_grad_by_freq: bool = truth(scale_grad_by_freq, "scale_grad_by_freq")
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            on_device_of(self.weight._data, setitem, self.padding_idx, 0)
+
+
 @final
-class Embedding(Module):
+class Embedding(_Table):
     """A table of vectors, looked up by number.
 
     Args:
@@ -54,17 +87,8 @@ class Embedding(Module):
         device: Place = None,
         dtype: npt.DTypeLike | None = None,
     ) -> None:
-        self.num_embeddings: int = size(num_embeddings, "num_embeddings")
-        self.embedding_dim: int = size(embedding_dim, "embedding_dim")
-        if padding_idx is not None:
-            if not -num_embeddings <= whole_number(padding_idx, "padding_idx") < num_embeddings:
-                raise ArgumentError(f"padding_idx {padding_idx} is no row of a table of {num_embeddings}")
-            padding_idx %= num_embeddings
-        self.padding_idx = padding_idx
-        self.max_norm: float | None = None if max_norm is None else number(max_norm, "max_norm", 0)
-        self.norm_type: float = number(norm_type, "norm_type")
-        self.scale_grad_by_freq: bool = truth(scale_grad_by_freq, "scale_grad_by_freq")
-        self.weight: Tensor = new_parameter((self.num_embeddings, self.embedding_dim), device, dtype)
+        self._describe(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+        self.weight = new_parameter((self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
 
     @classmethod
@@ -90,20 +114,12 @@ class Embedding(Module):
         Raises:
             ArgumentError: the table has not two axes.
         """
-        table = asarray(embeddings).detach()
-        if table.ndim != 2:
-            raise ArgumentError(f"embeddings must have the shape (num_embeddings, embedding_dim), not {table.shape}")
+        table = _table_of(embeddings)
         rows, features = table.shape
         options = (padding_idx, max_norm, norm_type, scale_grad_by_freq)
         layer = cls(rows, features, *options, device=table.device, dtype=table.dtype)
         layer.weight = table.copy().requires_grad_(not truth(freeze, "freeze"))
         return layer
-
-    def reset_parameters(self) -> None:
-        """Draw the table anew."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            on_device_of(self.weight._data, setitem, self.padding_idx, 0)
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the rows, shape `(..., embedding_dim)`.
@@ -126,7 +142,7 @@ class Embedding(Module):
 
 
 @final
-class EmbeddingBag(Module):
+class EmbeddingBag(_Table):
     """A table of vectors, whose sums, means or maxima over bags of numbers are looked up: see `nn.embedding_bag`.
 
     Args:
@@ -164,22 +180,13 @@ class EmbeddingBag(Module):
         device: Place = None,
         dtype: npt.DTypeLike | None = None,
     ) -> None:
-        self.num_embeddings: int = size(num_embeddings, "num_embeddings")
-        self.embedding_dim: int = size(embedding_dim, "embedding_dim")
-        if padding_idx is not None:
-            if not -num_embeddings <= whole_number(padding_idx, "padding_idx") < num_embeddings:
-                raise ArgumentError(f"padding_idx {padding_idx} is no row of a table of {num_embeddings}")
-            padding_idx %= num_embeddings
-        self.padding_idx = padding_idx
-        self.max_norm: float | None = None if max_norm is None else number(max_norm, "max_norm", 0)
-        self.norm_type: float = number(norm_type, "norm_type")
-        self.scale_grad_by_freq: bool = truth(scale_grad_by_freq, "scale_grad_by_freq")
+        self._describe(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq)
         self.mode: str = mode
         self.sparse: bool = truth(sparse, "sparse")
         self.include_last_offset: bool = truth(include_last_offset, "include_last_offset")
         shape = (self.num_embeddings, self.embedding_dim)
         if _weight is None:
-            self.weight: Tensor = new_parameter(shape, device, dtype)
+            self.weight = new_parameter(shape, device, dtype)
             self.reset_parameters()
         else:
             self.weight = Parameter(_weight)
@@ -215,20 +222,12 @@ class EmbeddingBag(Module):
         Raises:
             ArgumentError: the table has not two axes.
         """
-        table = asarray(embeddings).detach()
-        if table.ndim != 2:
-            raise ArgumentError(f"embeddings must have the shape (num_embeddings, embedding_dim), not {table.shape}")
+        table = _table_of(embeddings)
         options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse, table.copy(), include_last_offset)
         rows, features = table.shape
         layer = cls(rows, features, *options, padding_idx)
         layer.weight.requires_grad_(not truth(freeze, "freeze"))
         return layer
-
-    def reset_parameters(self) -> None:
-        """Draw the table anew."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            on_device_of(self.weight._data, setitem, self.padding_idx, 0)
 
     def forward(
         self,
@@ -267,3 +266,15 @@ class EmbeddingBag(Module):
         if self.scale_grad_by_freq:
             text += ", scale_grad_by_freq=True"
         return f"{text}, mode={self.mode!r}" + ("" if self.padding_idx is None else f", padding_idx={self.padding_idx}")
+
+
+def _table_of(embeddings: Tensor | np.ndarray) -> Tensor:
+    """Return a given table without a history.
+
+    Raises:
+        ArgumentError: it has not two axes.
+    """
+    table = asarray(embeddings).detach()
+    if table.ndim != 2:
+        raise ArgumentError(f"embeddings must have the shape (num_embeddings, embedding_dim), not {table.shape}")
+    return table

@@ -138,7 +138,7 @@ class ConstantPad3d(_ConstantPad):
 
 @final
 class ReflectionPad1d(_Padding):
-    """Add their elements, mirrored at the edge around sequences: see `nn.pad`.
+    """Add around sequences their own elements, mirrored at the edge: see `nn.pad`.
 
     Args:
         padding: how many elements to add on each side, an int or a pair.
@@ -152,7 +152,7 @@ class ReflectionPad1d(_Padding):
 
 @final
 class ReflectionPad2d(_Padding):
-    """Add their elements, mirrored at the edge around images: see `nn.pad`.
+    """Add around images their own elements, mirrored at the edge: see `nn.pad`.
 
     Args:
         padding: how many elements to add on each side, an int or 4, those of the last axis first.
@@ -166,7 +166,7 @@ class ReflectionPad2d(_Padding):
 
 @final
 class ReflectionPad3d(_Padding):
-    """Add their elements, mirrored at the edge around volumes: see `nn.pad`.
+    """Add around volumes their own elements, mirrored at the edge: see `nn.pad`.
 
     Args:
         padding: how many elements to add on each side, an int or 6, those of the last axis first.
@@ -180,7 +180,7 @@ class ReflectionPad3d(_Padding):
 
 @final
 class ReplicationPad1d(_Padding):
-    """Add the elements at the edge around sequences: see `nn.pad`.
+    """Add around sequences the elements at their edge: see `nn.pad`.
 
     Args:
         padding: how many elements to add on each side, an int or a pair.
@@ -194,7 +194,7 @@ class ReplicationPad1d(_Padding):
 
 @final
 class ReplicationPad2d(_Padding):
-    """Add the elements at the edge around images: see `nn.pad`.
+    """Add around images the elements at their edge: see `nn.pad`.
 
     Args:
         padding: how many elements to add on each side, an int or 4, those of the last axis first.
@@ -208,7 +208,7 @@ class ReplicationPad2d(_Padding):
 
 @final
 class ReplicationPad3d(_Padding):
-    """Add the elements at the edge around volumes: see `nn.pad`.
+    """Add around volumes the elements at their edge: see `nn.pad`.
 
     Args:
         padding: how many elements to add on each side, an int or 6, those of the last axis first.
@@ -222,7 +222,7 @@ class ReplicationPad3d(_Padding):
 
 @final
 class CircularPad1d(_Padding):
-    """Add those of the other end around sequences: see `nn.pad`.
+    """Add around sequences the elements of their other end: see `nn.pad`.
 
     Args:
         padding: how many elements to add on each side, an int or a pair.
@@ -236,7 +236,7 @@ class CircularPad1d(_Padding):
 
 @final
 class CircularPad2d(_Padding):
-    """Add those of the other end around images: see `nn.pad`.
+    """Add around images the elements of their other end: see `nn.pad`.
 
     Args:
         padding: how many elements to add on each side, an int or 4, those of the last axis first.
@@ -250,7 +250,7 @@ class CircularPad2d(_Padding):
 
 @final
 class CircularPad3d(_Padding):
-    """Add those of the other end around volumes: see `nn.pad`.
+    """Add around volumes the elements of their other end: see `nn.pad`.
 
     Args:
         padding: how many elements to add on each side, an int or 6, those of the last axis first.

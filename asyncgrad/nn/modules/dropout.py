@@ -24,15 +24,24 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 
 
 class _Dropout(Module):
-    """Abstract base of layers that set random elements to 0.
+    """Abstract base of layers that set random elements, or whole channels, to 0 or to what stands for it.
 
     PyTorch's `inplace` is taken, but no input is ever written into.
     """
+
+    #: The function that does it.
+    _drop: ClassVar[Callable[..., Any]]
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         truth(inplace, "inplace")
         check_probability(number(p, "p"))
         self.p = p
+
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
+        """Return the input with what is dropped replaced."""
+        drop = type(self)._drop
+        result: Tensor = drop(input, self.p, self.training)
+        return result
 
     def extra_repr(self) -> str:
         """Return the probability."""
@@ -61,26 +70,11 @@ class Dropout(_Dropout):
         array([1., 1.])
     """
 
-    def forward(self, input: Tensor | np.ndarray) -> Tensor:
-        """Return the input with elements set to 0."""
-        return dropout(input, self.p, training=self.training)
-
-
-class _ChannelDropout(_Dropout):
-    """Abstract base of layers that drop what one function of several drops: whole channels, for the most part."""
-
-    #: The function that does it.
-    _drop: ClassVar[Callable[..., Any]]
-
-    def forward(self, input: Tensor | np.ndarray) -> Tensor:
-        """Return the input with what is dropped replaced."""
-        drop = type(self)._drop
-        result: Tensor = drop(input, self.p, self.training)
-        return result
+    _drop = dropout
 
 
 @final
-class Dropout1d(_ChannelDropout):
+class Dropout1d(_Dropout):
     """In a training, sets each channel of shape `(length,)` to 0 with probability p, and divides the others by 1 - p.
 
     Args:
@@ -94,7 +88,7 @@ class Dropout1d(_ChannelDropout):
 
 
 @final
-class Dropout2d(_ChannelDropout):
+class Dropout2d(_Dropout):
     """In a training, sets each channel of shape `(height, width)` to 0 with probability p; divides others by 1 - p.
 
     Args:
@@ -108,7 +102,7 @@ class Dropout2d(_ChannelDropout):
 
 
 @final
-class Dropout3d(_ChannelDropout):
+class Dropout3d(_Dropout):
     """In a training, sets each channel of a volume to 0 with probability p, and divides the others by 1 - p.
 
     Args:
@@ -122,7 +116,7 @@ class Dropout3d(_ChannelDropout):
 
 
 @final
-class AlphaDropout(_ChannelDropout):
+class AlphaDropout(_Dropout):
     """In a training, sets each element to what `nn.selu` tends to, with probability p: see `nn.alpha_dropout`.
 
     Args:
@@ -136,7 +130,7 @@ class AlphaDropout(_ChannelDropout):
 
 
 @final
-class FeatureAlphaDropout(_ChannelDropout):
+class FeatureAlphaDropout(_Dropout):
     """In a training, sets each channel to what `nn.selu` tends to, with probability p: see `nn.alpha_dropout`.
 
     Args:

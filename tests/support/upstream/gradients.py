@@ -98,7 +98,7 @@ def _compared_one(
             slope, error = _slope(along, size)
             finer, other = _slope(along, size / 16)
     except Exception:
-        # Beside the arguments the function may have no value, as a matrix that is no longer symmetric.
+        # ComparedObject the arguments the function may have no value, as a matrix that is no longer symmetric.
         return
     if not (np.isfinite(slope) and np.isfinite(finer)):
         return

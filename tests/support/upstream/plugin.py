@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .beside import Beside, ModuleBeside, Notes, class_beside, function_beside
+from .wrappers import ComparedModule, ComparedObject, Notes, compared_class, compared_function
 
 #: By module of a library, that of asyncgrad which has its functions.
 COUNTERPARTS = {
@@ -49,17 +49,17 @@ def _fill() -> None:
             if inspect.isclass(original):
                 if issubclass(original, (Exception, tuple)):
                     continue
-                made = class_beside(_NOTES, f"{name}.{one}", original, counterpart)
+                made = compared_class(_NOTES, f"{name}.{one}", original, counterpart)
             else:
-                made = function_beside(_NOTES, f"{name}.{one}", original, counterpart)
+                made = compared_function(_NOTES, f"{name}.{one}", original, counterpart)
             _STAND_INS[id(original)] = (original, made)
     if "numpy" in modules:
         for one in np.__all__:
             original = getattr(np, one)
             if isinstance(original, np.ufunc):
-                _STAND_INS[id(original)] = (original, Beside(_NOTES, f"numpy.{one}", original, original))
+                _STAND_INS[id(original)] = (original, ComparedObject(_NOTES, f"numpy.{one}", original, original))
             elif isinstance(original, (types.FunctionType, types.BuiltinFunctionType)):
-                _STAND_INS[id(original)] = (original, function_beside(_NOTES, f"numpy.{one}", original, original))
+                _STAND_INS[id(original)] = (original, compared_function(_NOTES, f"numpy.{one}", original, original))
 
 
 def _replaced(value: Any) -> Any:
@@ -67,7 +67,7 @@ def _replaced(value: Any) -> Any:
     if isinstance(value, types.ModuleType):
         name = value.__name__
         if name in ("scipy", *COUNTERPARTS) or (name == "numpy" and COUNTERPARTS.get("numpy")):
-            return _MODULES.setdefault(name, ModuleBeside(value, _replaced))
+            return _MODULES.setdefault(name, ComparedModule(value, _replaced))
         return value
     original, made = _STAND_INS.get(id(value), (None, value))
     return made if original is value else value

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-import asyncgrad as ag
-
 from .arguments import Arguments, as_tensors, copied, described, is_differentiable, leaves
 from .comparison import compared
 from .gradients import compared_gradients
@@ -55,7 +53,7 @@ class Notes:
         return next((one for start, one in self.tolerances.items() if name.startswith(start)), 1e-8)
 
 
-def call_beside(notes: Notes, name: str, original: Callable[..., Any], ours: Any, args: Any, kwargs: Any) -> Any:
+def compared_call(notes: Notes, name: str, original: Callable[..., Any], ours: Any, args: Any, kwargs: Any) -> Any:
     """Return what the library's function does, having called asyncgrad's with the same arguments, and compared."""
     if notes.is_within or notes.calls[name] >= notes.most:
         return original(*args, **kwargs)
@@ -94,13 +92,12 @@ def _compare(
     tolerance = max(notes.tolerance_of(name), *(float(one) ** 0.5 for one in narrow if one > 1e-10), 0.0)
     for mode in ("rg", "norg") if has_leaves else ("norg", "plain"):
         given = copied(arguments) if mode == "plain" else as_tensors(arguments, requires_grad=mode == "rg")
-        with ag.warnings_as_logs() if hasattr(ag, "warnings_as_logs") else warnings.catch_warnings():
-            try:
-                found = ours(*given[0], **given[1])
-            except Exception as error:
-                if failure is None:
-                    notes.add(name, "raised", f"{mode}: {text}", f"{type(error).__name__}: {error}"[:400])
-                continue
+        try:
+            found = ours(*given[0], **given[1])
+        except Exception as error:
+            if failure is None:
+                notes.add(name, "raised", f"{mode}: {text}", f"{type(error).__name__}: {error}"[:400])
+            continue
         if failure is not None:
             notes.add(name, "not-raised", f"{mode}: {text}", f"expected {type(failure).__name__}: {failure}"[:300])
             continue
@@ -112,35 +109,35 @@ def _compare(
                 notes.add(name, kind, f"grad: {text}", why)
 
 
-def function_beside(notes: Notes, name: str, original: Any, ours: Any) -> Any:
+def compared_function(notes: Notes, name: str, original: Any, ours: Any) -> Any:
     """Return a function like the library's that calls both."""
     if isinstance(original, types.FunctionType):
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return call_beside(notes, name, original, ours, args, kwargs)
+            return compared_call(notes, name, original, ours, args, kwargs)
 
         return wrapper
-    return Beside(notes, name, original, ours)
+    return ComparedObject(notes, name, original, ours)
 
 
-class Beside:
+class ComparedObject:
     """An object of a library's, such as a ufunc or a distribution, whose calls and methods call both."""
 
     def __init__(self, notes: Notes, name: str, original: Any, ours: Any) -> None:
         self.__dict__.update(_notes=notes, _name=name, _original=original, _ours=ours)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return call_beside(self._notes, self._name, self._original, self._ours, args, kwargs)
+        return compared_call(self._notes, self._name, self._original, self._ours, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._original, name)
         if name.startswith("_") or not callable(found) or not callable(getattr(self._ours, name, None)):
             return found
-        return Beside(self._notes, f"{self._name}.{name}", found, getattr(self._ours, name))
+        return ComparedObject(self._notes, f"{self._name}.{name}", found, getattr(self._ours, name))
 
 
-def class_beside(notes: Notes, name: str, original: Any, ours: Any) -> Any:
+def compared_class(notes: Notes, name: str, original: Any, ours: Any) -> Any:
     """Return a class like the library's, whose objects compare their construction and the calls of their methods."""
 
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -155,7 +152,7 @@ def class_beside(notes: Notes, name: str, original: Any, ours: Any) -> Any:
             made_of = vars(self).get("_made_of")
             if made_of is None or notes.is_within:
                 return plain(self, *args, **kwargs)
-            return call_beside(
+            return compared_call(
                 notes,
                 f"{name}().{which}",
                 lambda made, args, kwargs: getattr(original(*made[0], **made[1]), which)(*args, **kwargs),
@@ -176,7 +173,7 @@ def class_beside(notes: Notes, name: str, original: Any, ours: Any) -> Any:
     return type(original.__name__, (original,), {"__init__": construct, **{one: method(one) for one in names}})
 
 
-class ModuleBeside(types.ModuleType):
+class ComparedModule(types.ModuleType):
     """A module whose public functions call both."""
 
     def __init__(self, original: types.ModuleType, replace: Callable[[Any], Any]) -> None:

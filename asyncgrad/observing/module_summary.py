@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
@@ -90,10 +90,10 @@ class ModuleSummary:
 
     rows: tuple[ModuleRow, ...]
     nbytes: int
-    _totals: ModuleRow = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_totals", self.rows[0])
+    @property
+    def _totals(self) -> ModuleRow:
+        return self.rows[0]
 
     @property
     def parameters(self) -> int:

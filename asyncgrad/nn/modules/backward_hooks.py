@@ -61,6 +61,15 @@ def _chosen(hook: Any, changed: Any, places: list[int], count: int) -> tuple[Any
     return tuple([each[place] for place in places])
 
 
+def _hook_of(steps: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
+    """Return a hook of a node that takes steps, each of which yields what is awaited if it can be."""
+
+    def run(*grads: tuple[Any, ...]) -> Any:
+        return run_steps(steps(*grads))
+
+    return run
+
+
 @final
 class Passage:
     """One call of a module that has backward hooks.
@@ -71,13 +80,14 @@ class Passage:
         after: the hooks that see those of the arguments, too.
     """
 
-    __slots__ = ("_after", "_before", "_grad_output", "_has_inputs", "_module")
+    __slots__ = ("_after", "_before", "_grad_output", "_lone_arguments", "_module")
 
     def __init__(self, module: Any, before: HookList | None, after: HookList | None) -> None:
         self._module = module
         self._before = before.snapshot() if before else ()
         self._after = after.snapshot() if after else ()
-        self._has_inputs = 0
+        #: How many arguments there are, none of which requires grad; None where one does.
+        self._lone_arguments: int | None = None
         self._grad_output: tuple[Any, ...] = ()
 
     def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -85,8 +95,9 @@ class Passage:
         if not self._after:
             return args
         passed, places, node = _pass(args)
-        self._has_inputs = len(args) if node is None else -1
-        if node is not None:
+        if node is None:
+            self._lone_arguments = len(args)
+        else:
             for hook in self._after:
                 node.register_hook(self._after_hook(hook, places, len(args)))
         return passed
@@ -100,22 +111,19 @@ class Passage:
         for hook in self._before:
             node.register_prehook(self._before_hook(hook, places, len(passed)))
         node.register_prehook(self._keep(places, len(passed)))
-        if self._has_inputs >= 0:
+        if self._lone_arguments is not None:
             for hook in self._after:
-                node.register_hook(self._lone_hook(hook))
+                node.register_hook(self._lone_hook(hook, self._lone_arguments))
         if not is_tuple:
             return passed[0]
         return type(output)(*passed) if hasattr(output, "_fields") else passed
 
     def _before_hook(self, hook: Callable[..., Any], places: list[int], count: int) -> Callable[..., Any]:
-        def run(grads: tuple[Any, ...]) -> Any:
-            return run_steps(steps(grads))
-
         def steps(grads: tuple[Any, ...]) -> Generator[Any, Any, Any]:
             changed = yield hook(self._module, _spread(grads, places, count))
             return None if changed is None else _chosen(hook, changed, places, count)
 
-        return run
+        return _hook_of(steps)
 
     def _keep(self, places: list[int], count: int) -> Callable[..., Any]:
         def run(grads: tuple[Any, ...]) -> None:
@@ -124,24 +132,18 @@ class Passage:
         return run
 
     def _after_hook(self, hook: Callable[..., Any], places: list[int], count: int) -> Callable[..., Any]:
-        def run(outputs: tuple[Any, ...], grads: tuple[Any, ...]) -> Any:
-            return run_steps(steps(outputs))
-
-        def steps(outputs: tuple[Any, ...]) -> Generator[Any, Any, Any]:
+        def steps(outputs: tuple[Any, ...], grads: tuple[Any, ...]) -> Generator[Any, Any, Any]:
             changed = yield hook(self._module, _spread(outputs, places, count), self._grad_output)
             return None if changed is None else _chosen(hook, changed, places, count)
 
-        return run
+        return _hook_of(steps)
 
-    def _lone_hook(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a hook for a call none of whose arguments requires grad."""
+    def _lone_hook(self, hook: Callable[..., Any], count: int) -> Callable[..., Any]:
+        """Return a hook for a call none of whose arguments, of which there are so many, requires grad."""
 
-        def run(outputs: tuple[Any, ...], grads: tuple[Any, ...]) -> Any:
-            return run_steps(steps())
-
-        def steps() -> Generator[Any, Any, Any]:
-            changed = yield hook(self._module, (None,) * self._has_inputs, self._grad_output)
+        def steps(outputs: tuple[Any, ...], grads: tuple[Any, ...]) -> Generator[Any, Any, Any]:
+            changed = yield hook(self._module, (None,) * count, self._grad_output)
             if changed is not None:
                 raise HookError(f"{hook!r} has returned gradients of arguments none of which requires grad")
 
-        return run
+        return _hook_of(steps)

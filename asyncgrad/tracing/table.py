@@ -308,7 +308,7 @@ class Table:
 
 
 def runs_of(steps: Sequence[Step]) -> list[Run]:
-    """Return the runs of steps with one errstate, None for the caller's: that, the first step, and the one after them."""
+    """Return runs of steps with one errstate: that, None for the caller's, the first step, and the one after them."""
     runs: list[Run] = []
     for errstate, group in groupby(range(len(steps)), lambda index: steps[index].errstate or None):
         numbers = list(group)

@@ -1,7 +1,7 @@
 """`python -m benchmarks.layers`: norms and convolutions, forward and backward, beside PyTorch and NumPy by hand.
 
 All are in float32 and on one thread, and take turns; their gradients are compared before they are timed. By hand is
-what a reader of the formulas writes in NumPy, which tells what a difference to PyTorch owes to NumPy. It writes nothing.
+what a reader of the formulas writes in NumPy: it tells what a difference to PyTorch owes to that. It writes nothing.
 """
 
 from __future__ import annotations

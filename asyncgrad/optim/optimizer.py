@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -87,6 +87,14 @@ class Optimizer(ABC):
 
     Source: torch.optim.Optimizer.
     """
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Return a new optimizer; refuse the names of other libraries for its options."""
+        if "learning_rate" in options and "learning_rate" not in inspect.signature(cls).parameters:
+            raise ArgumentTypeError(
+                f"{cls.__name__} has no option 'learning_rate': write lr={options['learning_rate']!r}"
+            )
+        return super().__new__(cls)
 
     def __init__(self, params: Tree, defaults: Group) -> None:
         self.defaults = defaults

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from itertools import groupby
 from typing import Any, final
 
 import numpy as np
@@ -20,6 +23,9 @@ from .trace import Value, copied, map_values, values_in
 __all__ = ["Table"]
 
 Row = tuple[Callable[..., Any], tuple[Any, ...]]
+Run = tuple[dict[str, Any] | None, int, int]
+
+_CALLERS = nullcontext()
 
 
 @final
@@ -43,6 +49,7 @@ class Table:
         "_records",
         "_row_records",
         "_runner",
+        "_runs",
         "_seen",
         "_targets",
         "fused",
@@ -64,8 +71,13 @@ class Table:
         self._bound: dict[Value, np.ndarray] = {}
         given = [*program.arguments, *program.targets, *program.cotangents]
         roots = set(given)
+        #: Without a runner they are called one after another, those of one errstate under it together.
         self._forward: list[Row | None] = [None] * len(program.forward)
         self._backward: list[Row | None] = [None] * len(program.backward)
+        self._runner = runner
+        self._runs: tuple[list[Run], list[Run]] = ([], [])
+        if runner is None:
+            self._runs = runs_of(program.forward), runs_of(program.backward)
         #: The numbers of the outputs that are written where the caller says.
         self._targets: list[int] = [program.outputs.index(value) for value in program.targets]
         #: By argument: the views of it, in order, and the rows that see it.
@@ -82,7 +94,6 @@ class Table:
                     self._dependents[root][1].append((rows, index, step))
                 if not seen:
                     rows[index] = self._row(step)
-        self._runner = runner
         self._records = None if runner is None else Records(program, runner, self.array, fused)
         #: Made once they are asked for.
         self._row_records: dict[bool, RowRecords] = {}
@@ -127,7 +138,8 @@ class Table:
 
     def _row(self, step: Step) -> Row:
         function, args = self._plain_row(step)
-        return (_call_under, (step.errstate, function, args)) if step.errstate else (function, args)
+        is_alone = step.errstate and self._runner is not None
+        return (_call_under, (step.errstate, function, args)) if is_alone else (function, args)
 
     def _plain_row(self, step: Step) -> Row:
         args, kwargs = self._actual(step.args), self._actual(step.kwargs)
@@ -136,10 +148,8 @@ class Table:
             return _call_and_copy, (step.function, args, kwargs, into)
         if step.function in (np.maximum, np.minimum) and len(args) > 2:
             # They take it by its name alone.
-            return _call, (step.function, args[:2], {**kwargs, "out": args[2]})
-        if kwargs:
-            return _call, (step.function, args, kwargs)
-        return step.function, args
+            return partial(step.function, **kwargs, out=args[2]), args[:2]
+        return (partial(step.function, **kwargs) if kwargs else step.function), args
 
     def _bind(self, values: Sequence[Value], arrays: Sequence[np.ndarray]) -> None:
         for value, array in zip(values, arrays, strict=True):
@@ -229,7 +239,7 @@ class Table:
             arrays = [*arrays, *made]
         records = self._records
         if records is None:
-            _run(self._forward)
+            _run(self._forward, self._runs[0])
         else:
             state = generator().bit_generator.state if program.is_random else None
             parts = records.forward if self.note is None else records.pieces(records.forward)
@@ -289,7 +299,7 @@ class Table:
         self._bind(program.cotangents, arrays)
         records, first = self._records, len(program.arguments) + len(program.targets)
         if records is None:
-            _run(self._backward)
+            _run(self._backward, self._runs[1])
         else:
             parts = records.backward if self.note is None else records.pieces(records.backward)
             at = records.run(parts, self._backward, arrays, first, self.note)
@@ -297,19 +307,26 @@ class Table:
                 self._run_again(self._backward, parts[:at])
 
 
-def _run(rows: list[Any]) -> None:
-    for function, args in rows:
-        function(*args)
+def runs_of(steps: Sequence[Step]) -> list[Run]:
+    """Return runs of steps with one errstate: that, None for the caller's, the first step, and the one after them."""
+    runs: list[Run] = []
+    for errstate, group in groupby(range(len(steps)), lambda index: steps[index].errstate or None):
+        numbers = list(group)
+        runs.append((errstate, numbers[0], numbers[-1] + 1))
+    return runs
+
+
+def _run(rows: list[Any], runs: Sequence[Run]) -> None:
+    for errstate, begin, end in runs:
+        with np.errstate(**errstate) if errstate else _CALLERS:
+            for function, args in rows[begin:end]:
+                function(*args)
 
 
 def _arrays_in(tree: Any) -> list[np.ndarray]:
     if isinstance(tree, (tuple, list)):
         return [array for part in tree for array in _arrays_in(part)]
     return [np.asarray(tree)] if isinstance(tree, (np.ndarray, np.generic)) else []
-
-
-def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    function(*args, **kwargs)
 
 
 def _call_under(errstate: dict[str, Any], function: Callable[..., Any], args: tuple[Any, ...]) -> None:

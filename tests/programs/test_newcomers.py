@@ -100,6 +100,7 @@ MISTAKES = {
     "x.data = 1": ("'data'", "x.detach()", "x[...] = values"),
     "x.at[0].set(1)": ("'at'", "write x[index] = values"),
     "model.cuda()": ("'cuda'", 'write model.to("cuda:0")'),
+    "optim.Adam([x], learning_rate=0.1)": ("Adam has no option 'learning_rate'", "write lr=0.1"),
     "optim.SGD([x]).minimize(y)": ("'minimize'", "await loss.backward()", "optimizer.step()"),
     "ag.sync.run(value())": ("'run'", "write ag.run"),
     "ag.func.checkpoint(print)": ("'checkpoint'", "write ag.checkpoint"),

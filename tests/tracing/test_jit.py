@@ -459,6 +459,27 @@ def test_numpys_warnings_are_those_of_the_function():
         jitted(leaf(0.0))
 
 
+def _under_two_errstates(x):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quiet = np.log(x) * np.sqrt(x)
+    loud = np.reciprocal(x)
+    with np.errstate(divide="raise"):
+        return (quiet + loud).sum() + np.log(x + 1).sum()
+
+
+@pytest.mark.parametrize("backend", ["table", "auto"])
+def test_each_step_runs_under_the_errstate_that_the_function_gives_it(backend):
+    jitted = compiled(_under_two_errstates, leaf(1.0), backend=backend)
+
+    with pytest.warns(RuntimeWarning) as warnings:
+        jitted(leaf(0.0))
+    with np.errstate(all="ignore"), pytest.raises(FloatingPointError):
+        jitted(leaf(-1.0))
+
+    assert [str(one.message) for one in warnings] == ["divide by zero encountered in reciprocal"]
+    assert jitted.counts["replayed"] > 1
+
+
 def test_a_graph_that_is_dropped_gives_its_memory_back(no_collector):
     jitted = compiled(lambda x: np.exp(x).sum(), leaf(1.0))
     y = jitted(leaf(1.0))

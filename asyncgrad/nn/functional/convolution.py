@@ -112,11 +112,18 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, slice
     """Yield some groups, the columns of some positions, and the windows there, shape (groups, weights, columns)."""
     n, each = x.shape[0], x.shape[1] // groups
     weights = each * window.kernel[0] * window.kernel[1]
-    views = sliding(pad_images_last(x, window.padding), window)
+    apart = window.stride[1]
+    padded = pad_images_last(x, window.padding, apart)
+    views = sliding(padded[:, :, 0], window) if apart == 1 else None
     for some, tile in _parts(window, groups, weights, n, x):
-        part = views[some.start * each : some.stop * each, :, :, tile.rows, tile.columns]
-        buffer = _WORKSPACE.array(x, part.shape, x.dtype)
-        buffer[...] = part
+        channels = slice(some.start * each, some.stop * each)
+        shape = (channels.stop - channels.start, *window.kernel, *tile.size, n)
+        buffer = _WORKSPACE.array(x, shape, x.dtype)
+        if views is not None:
+            buffer[...] = views[channels, :, :, tile.rows, tile.columns]
+        else:
+            for row, column in window.offsets:
+                buffer[:, row, column] = shifted_tile(padded[channels], window, row, column, tile)
         columns = slice(tile.start * n, tile.stop * n)
         yield some, columns, buffer.reshape(some.stop - some.start, weights, columns.stop - columns.start)
 
@@ -231,19 +238,23 @@ def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Wind
         return _of_pixels(np.matmul(matrices, _pixels(g, groups)), shape)
     by_group = _grads_by_group(g, groups)
     (above, below), (left, right) = window.padding
-    padded_shape = (channels, above + height + below, left + width + right, n)
-    padded = zeros_like(g, padded_shape, np.result_type(g, weight))
+    apart = window.stride[1]
+    columns = -(-(left + width + right) // apart)
+    padded = zeros_like(g, (channels, above + height + below, apart, columns, n), np.result_type(g, weight))
     each, weights = channels // groups, matrices.shape[1]
     for some, tile in _parts(window, groups, weights, n, padded):
         count = (tile.stop - tile.start) * n
         windows = _WORKSPACE.array(padded, (some.stop - some.start, weights, count), padded.dtype)
-        np.matmul(matrices[some], by_group[some, :, tile.start * n : tile.stop * n], out=windows)
+        # A product over one filter is none of matrices, for which BLAS takes a dozen times as long.
+        product = np.multiply if matrices.shape[2] == 1 else np.matmul
+        product(matrices[some], by_group[some, :, tile.start * n : tile.stop * n], out=windows)
         images = padded[some.start * each : some.stop * each]
         windows = windows.reshape(len(images), *window.kernel, *tile.size, n)
         for row, column in window.offsets:
             seen = shifted_tile(images, window, row, column, tile)
             seen += windows[:, row, column]
-    return images_first(padded[:, above : above + height, left : left + width])
+    images = padded.swapaxes(2, 3).reshape(channels, above + height + below, columns * apart, n)
+    return images_first(images[:, above : above + height, left : left + width])
 
 
 @derivative(conv2d_input_grad_, "g")

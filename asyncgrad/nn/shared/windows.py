@@ -11,7 +11,7 @@ from ...core.arrays.device_functions import own_function
 from ...core.arrays.values import is_device_array, is_recorder, zeros_like
 from ...errors import ArgumentError
 from .arguments import array_of
-from .layouts import copy_images, empty_laid_like, images_last
+from .layouts import copy_images, empty_laid_like, images_last, with_spaced_rows
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -147,14 +147,28 @@ def pad(x: Array, padding: tuple[tuple[int, int], tuple[int, int]], value: Any =
     return padded
 
 
-def pad_images_last(x: Array, padding: tuple[tuple[int, int], tuple[int, int]]) -> Any:
-    """Return images padded with zeros, as a contiguous array of shape (channels, height, width, n)."""
+def pad_images_last(x: Array, padding: tuple[tuple[int, int], tuple[int, int]], apart: int) -> Any:
+    """Return images padded with zeros, with those columns together that are `apart` columns from one another.
+
+    An element of a window that slides in such steps goes over them, so that NumPy's loops are as long as all its
+    columns, and not as one pixel of all images.
+
+    Returns:
+        A contiguous array of shape (channels, height, apart, width / apart, n), filled up with zeros.
+    """
     (above, below), (left, right) = padding
-    if not (above or below or left or right):
-        return images_last(x)
     n, channels, height, width = x.shape
-    padded = zeros_like(x, (channels, above + height + below, left + width + right, n))
-    copy_images(padded[:, above : above + height, left : left + width].transpose(3, 0, 1, 2), x)
+    if apart == 1 and not (above or below or left or right):
+        return images_last(x)[:, :, None]
+    columns = -(-(left + width + right) // apart)
+    padded = zeros_like(x, (channels, above + height + below, apart, columns, n))
+    source = with_spaced_rows(x) if apart > 1 else x
+    for phase in range(apart):
+        first = (phase - left) % apart
+        if (count := len(range(first, width, apart))) > 0:
+            begin = (left + first) // apart
+            target = padded[:, above : above + height, phase, begin : begin + count]
+            copy_images(target.transpose(3, 0, 1, 2), source[..., first::apart])
     return padded
 
 
@@ -183,7 +197,7 @@ def shifted_tile(padded: Any, window: Window, row: int, column: int, tile: Tile)
     """Return the view of padded images under one element of the window at some positions.
 
     Args:
-        padded: shape (channels, height, width, n).
+        padded: shape (channels, height, stride, width / stride, n): columns that are a stride apart follow one another.
         window: over them.
         row: of the element in the window.
         column: of the element in the window.
@@ -193,11 +207,12 @@ def shifted_tile(padded: Any, window: Window, row: int, column: int, tile: Tile)
         A view of shape (channels, *tile.size, n).
     """
     down, right = window.stride
-    top, left = row * window.dilation[0], column * window.dilation[1]
+    top, (left, phase) = row * window.dilation[0], divmod(column * window.dilation[1], right)
     return padded[
         :,
         top + tile.rows.start * down : top + (tile.rows.stop - 1) * down + 1 : down,
-        left + tile.columns.start * right : left + (tile.columns.stop - 1) * right + 1 : right,
+        phase,
+        left + tile.columns.start : left + tile.columns.stop,
     ]
 
 

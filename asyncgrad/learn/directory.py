@@ -9,7 +9,8 @@ goes on from it, and that of the one before. It is replaced atomically, then the
 between, the lines of the journal before are skipped. There is a file of the journal always, if only an empty one.
 
 `journal.cut-NAME-SIZE` says that what follows the first bytes of a journal was refused, and could not be removed: the
-disk took no write, but a name. `lock` is held by the writing process.
+disk took no write, but a name. `lock` is held by the writing process, and says which: one that finds another's name
+there acknowledges nothing more, as after a machine that seemed dead comes back to a file system of the network.
 
 A journal has what users sent, and a checkpoint what was learned from it: what is made here is for its owner alone, and
 what is there already keeps its permissions (test_what_a_learner_makes_is_for_its_owner_alone).
@@ -53,14 +54,26 @@ class ModelDirectory:
         torn: how many bytes of an incomplete last line were cut off.
         broken: the error after which the journal is no longer written, since what is on the disk is unknown; or None.
             A checkpoint mends it, since a new journal begins with it.
+        confirmed: the name of the journal, and how many of its bytes are of steps that were made: what may be sent on.
+        retains: up to so many bytes of the journal before are kept in memory, for who follows it over HTTP.
+        retained: its name and its bytes; None without any.
+
+    Args:
+        path: the directory.
+        takes_over: whether the next checkpoint begins a journal in a file of its own. A process that had the directory
+            before, and is not as dead as it seemed, writes into one that nobody reads.
 
     Raises:
         ModelDirectoryError: another process holds the directory, it has no journal, or it cannot be created or written
             to.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, takes_over: bool = False) -> None:
         self.path = path
+        self._takes_over = takes_over
+        self.confirmed: tuple[str | None, int] = (None, 0)
+        self.retains: int = 0
+        self.retained: tuple[str | None, bytes] | None = None
         self.records: int = 0
         self.torn: int = 0
         self.broken: OSError | None = None
@@ -75,6 +88,9 @@ class ModelDirectory:
         #: The open files: the lock and the journal, whose descriptor is None while it is not open.
         self._files = ExitStack()
         self._journal: Any = None
+        self._lock: Any = None
+        #: What the lock says while this process has it.
+        self._epoch = b""
         #: A thread may write when the files are closed, and a later file would get their numbers.
         self._writing = threading.RLock()
         self._is_held = False
@@ -108,6 +124,31 @@ class ModelDirectory:
         if not os.path.samestat(os.fstat(lock), (self.path / "lock").stat()):
             raise BlockingIOError("the process that held the lock has removed it, and there may be a new one")
         self._is_held = True
+        self._lock = lock
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        """Write into the lock who has it: a process that had it before finds another's name there."""
+        number, _, _ = os.pread(self._lock, 64, 0).partition(b" ")
+        epoch = b"%d %s\n" % (int(number) + 1 if number.isdigit() else 1, secrets.token_hex(8).encode())
+        os.ftruncate(self._lock, 0)
+        try:
+            _write(self._lock, epoch)
+        except OSError as error:
+            # A learner starts on a full disk, too. What is empty is none of those before.
+            log.warning("%s: the lock cannot be written to: %s", self.path, error)
+            os.ftruncate(self._lock, 0)
+        self._epoch = os.pread(self._lock, 64, 0)
+
+    def _check_epoch(self) -> None:
+        """Raise an OSError if another process has the directory now; it is `broken` then."""
+        # Neither takes a descriptor, of which there may be none.
+        is_own = os.pread(self._lock, 64, 0) == self._epoch
+        with suppress(FileNotFoundError):
+            is_own = is_own and os.path.samestat(os.fstat(self._lock), (self.path / "lock").stat())
+        if not is_own:
+            self.broken = OSError("another process has taken over the directory, and this one has none any more")
+            raise self.broken
 
     def _open_journal(self) -> int:
         if not os.path.lexists(self.path / CHECKPOINT):
@@ -133,7 +174,7 @@ class ModelDirectory:
             self._close_files()
 
     def _close_files(self) -> None:
-        self._journal = None
+        self._journal = self._lock = None
         self._files.close()
 
     def reset_in_child(self) -> None:
@@ -202,6 +243,7 @@ class ModelDirectory:
         with self._writing:
             if self._journal is None:
                 raise OSError(f"no checkpoint is written: {self.broken or 'the directory was closed'}")
+            self._check_epoch()
             self._settle()
             self._replace_checkpoint(state)
 
@@ -209,7 +251,9 @@ class ModelDirectory:
         path = self.path / CHECKPOINT
         name, before = secrets.token_hex(8), _identity(path)
         try:
-            write_checkpoint(path, {"journal": name, "replaces": self._name, "state": state})
+            # Who has read so much of the journal goes on with the next one, without this checkpoint.
+            places = {"journal": name, "replaces": self._name, "ended": self._size}
+            write_checkpoint(path, {**places, "state": state})
         except BaseException:
             # Also a call that failed may have replaced it.
             if _identity(path) != before:
@@ -229,6 +273,10 @@ class ModelDirectory:
             self._go_over(self._following)
 
     def _go_over(self, name: str) -> None:
+        self._retain()
+        if self._takes_over and not self._is_removed():
+            (self.path / "journal").unlink()
+            self._takes_over = False
         if self._is_removed():
             self._journal = self._opened("journal", _FLAGS | os.O_CREAT)
             sync_folder(self.path)
@@ -236,6 +284,17 @@ class ModelDirectory:
         self._name, self._name_before, self._following = name, self._name, None
         self.records = self._size = 0
         self.broken = None
+        self.confirm()
+
+    def _retain(self) -> None:
+        self.retained = None
+        if 0 < self._size <= self.retains:
+            with (self.path / "journal").open("rb") as file:
+                self.retained = self._name, file.read(self._size)
+
+    def confirm(self) -> None:
+        """Note that what all lines say has been done."""
+        self.confirmed = self._name, self._size
 
     def append(self, learned: int, examples: list[Any], settings: str | None = None, loss: float | None = None) -> None:
         """Write the line of a step; return when it is on the disk.
@@ -255,6 +314,7 @@ class ModelDirectory:
             if self._journal is None:
                 raise JournalError("the journal takes no more since the directory was closed")
             try:
+                self._check_epoch()
                 self._settle()
             except OSError as error:
                 raise JournalError(f"the journal could not be written: {error}") from error
@@ -279,6 +339,11 @@ class ModelDirectory:
                 f"the journal could not be written, and its last line not be taken back, so that a restart may still "
                 f"learn it: {error}"
             ) from error
+        try:
+            # Whoever has taken over since then has read this line. Whoever does so now reads it.
+            self._check_epoch()
+        except OSError as error:
+            raise JournalError(f"the journal could not be written: {error}") from error
         self.records += 1
         self._size += len(line)
 
@@ -295,6 +360,10 @@ class ModelDirectory:
         """Remove what follows so many bytes of the journal; return whether a start will not find it."""
         if self._journal is None:
             return False
+        try:
+            self._check_epoch()
+        except OSError:
+            return False  # what follows may be another's
         try:
             os.ftruncate(self._journal, size)
             os.fsync(self._journal)

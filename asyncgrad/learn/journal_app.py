@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 from ..core.settings.arguments import must_be, whole_number
 from ..errors import ArgumentError, ArgumentTypeError, LearnerClosedError, ModelDirectoryError
 from .directory import CHECKPOINT, ModelDirectory
-from .journal_reader import CHECKSUM_SIZE, PART_SIZE, JournalPart, JournalReader, Position, version_path
+from .journal_reader import CHECKSUM_SIZE, JournalPart, JournalReader, Position, version_path
 from .learner import Learner
 
 __all__ = ["JOURNAL", "KEY_SIZE", "OFFSET", "SIZE", "TAG", "app_of_journal"]

@@ -1,8 +1,8 @@
 """What another process reads of a model's directory: the checkpoint, and the journal from a position on.
 
 The process that learns writes meanwhile, and knows nothing of who reads. It replaces the checkpoint first and empties
-the journal then, so what was read belongs to a checkpoint if that is in its place still after the reading. Only the last
-line of a journal may be taken back; then another one may have its place. So a position has that line's checksum.
+the journal then, so what was read belongs to a checkpoint if that is in its place still after the reading. Only the
+last line of a journal may be taken back; then another one may have its place. So a position has its checksum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from .directory import CHECKPOINT
 
 __all__ = [
     "CHECKSUM_SIZE",
-    "PART_SIZE",
     "DirectorySource",
     "JournalPart",
     "JournalReader",

@@ -112,7 +112,8 @@ async def test_the_services_of_the_page_learn_predict_and_lose_nothing(service):
         last = await predictions_after(ask, after)
         for process in (again, predictor):
             process.terminate()
-            assert await process.wait() == 0
+            # Once it has ended what it must, uvicorn raises the signal again, but where it runs workers.
+            assert await process.wait() in (0, -signal.SIGTERM)
 
     assert before != after == alone != last
     assert (service / "model" / "journal").stat().st_size == 0

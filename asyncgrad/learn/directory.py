@@ -11,6 +11,7 @@ between, the lines of the journal before are skipped. There is a file of the jou
 `journal.cut-NAME-SIZE` says that what follows the first bytes of a journal was refused, and could not be removed: the
 disk took no write, but a name. `lock` is held by the writing process, and says which: one that finds another's name
 there acknowledges nothing more, as after a machine that seemed dead comes back to a file system of the network.
+`fenced` says that the model goes on in another directory.
 
 A journal has what users sent, and a checkpoint what was learned from it: what is made here is for its owner alone, and
 what is there already keeps its permissions (test_what_a_learner_makes_is_for_its_owner_alone).
@@ -40,6 +41,9 @@ __all__ = ["ModelDirectory"]
 log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
 CHECKPOINT = "checkpoint.npz"
+
+#: Says that the model goes on elsewhere.
+FENCED = "fenced"
 
 #: No link is followed: what it leads to is not the model's. Windows, which lacks the flag, lacks the locks too.
 _FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
@@ -94,12 +98,18 @@ class ModelDirectory:
         #: A thread may write when the files are closed, and a later file would get their numbers.
         self._writing = threading.RLock()
         self._is_held = False
+        self._is_fenced = False
         #: The directories that are created here, the innermost first.
         self._made: list[Path] = []
         try:
             self._made = missing_folders(path)
             make_folders(self._made, mode=0o700)
             self._take_lock()
+            if os.path.lexists(path / FENCED):
+                raise ModelDirectoryError(
+                    f"the model of {path} goes on elsewhere: a follower was promoted, and learns. Follow that one; if "
+                    f"it was given up, rm {shlex.quote(str(path / FENCED))}"
+                )
             self._journal = self._open_journal()
         except BlockingIOError as error:
             self.close()
@@ -111,6 +121,17 @@ class ModelDirectory:
             self.close()
             raise
         reset_in_children(self)
+
+    def fence(self) -> None:
+        """Acknowledge nothing more, also after a restart: the model goes on in another directory.
+
+        Raises:
+            OSError: a restart will not know of it.
+        """
+        with self._writing:
+            self._is_fenced = True
+            os.close(os.open(self.path / FENCED, _FLAGS | os.O_CREAT, OWN))
+            sync_folder(self.path)
 
     def _take_lock(self) -> None:
         try:
@@ -313,6 +334,8 @@ class ModelDirectory:
                 raise JournalError(f"the journal takes no more since it failed: {self.broken}")
             if self._journal is None:
                 raise JournalError("the journal takes no more since the directory was closed")
+            if self._is_fenced:
+                raise JournalError("the model goes on elsewhere, where a follower was promoted: send examples there")
             try:
                 self._check_epoch()
                 self._settle()

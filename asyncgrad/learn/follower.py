@@ -467,12 +467,14 @@ class Follower:
         before, and is not as dead as it seemed, acknowledges nothing more. If it fails, the follower goes on.
 
         Args:
-            directory: of a URL: a new one for the checkpoint and the journal from here on. What the old learner had
-                acknowledged within `statistics().lag_seconds` may be missing, and nothing keeps the old one, should it
-                come back, from learning apart: end it for good before.
+            directory: of a URL: a new one for the checkpoint and the journal from here on. If the old learner can be
+                reached, it acknowledges nothing more, also after a restart, and the follower reads all that it has
+                acknowledged. If not, what it had acknowledged within the last `statistics().lag_seconds` may be
+                missing, and nothing keeps it, should it come back, from learning apart: the log says so.
 
         Raises:
             ModelDirectoryError: another process has the directory: end the learner first; or it is damaged.
+            OSError: the learner of a URL was told, and could not write down that it has ended.
             ArgumentError: `directory` lacks for a URL, or is given for a directory.
             LearnerClosedError: the follower does not run.
         """
@@ -486,6 +488,7 @@ class Follower:
             learner = Learner(*self._parts, **self._options, directory=path)
             learner._takes_over = True
             if self._path is None:
+                await self._take_leave()
                 await asyncio.to_thread(_begin_directory, path, self._replica)
             try:
                 await learner.__aenter__()
@@ -501,6 +504,17 @@ class Follower:
             log.error("%s: no checkpoint could be written at the promotion, and the journal goes on: %s", path, error)
         await self._replica._end_following(is_refused=False)
         return learner
+
+    async def _take_leave(self) -> None:
+        """Have the learner at a URL acknowledge nothing more, and read all that it has acknowledged."""
+        if await self._source.fence():
+            await self._read_on()
+            return
+        log.warning(
+            "the learner that is followed cannot be reached: what it acknowledged in its last moments may be missing, "
+            "and it must not be started again: this model was level with it %.1f s ago",
+            perf_counter() - self._level_at,
+        )
 
     async def _directory_to_learn(self, directory: Any) -> Path:
         if self._path is not None:

@@ -310,6 +310,8 @@ def journal_app(
     Mount it beside your routes. Whoever has the key reads all that the model learns from: serve it over TLS, or on a
     network of yours alone. It sends what was learned, and nothing that may be taken back. Answers to `GET /lines` and
     `GET /checkpoint` begin at a byte that the follower names, so what was cut off is resumed; they change nothing.
+    `POST /fence`, which a follower that is promoted sends, has the learner acknowledge nothing more, now and after a
+    restart.
 
     Args:
         learner: a Learner with a directory.

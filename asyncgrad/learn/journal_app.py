@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -65,6 +66,7 @@ def app_of_journal(learner: Any, key: Any, max_bytes: Any, max_retained: Any) ->
         routing.Route("/lines", routes.lines),
         routing.Route("/checkpoint", routes.checkpoint),
         routing.Route("/versions/{name}", routes.version),
+        routing.Route("/fence", routes.fence, methods=["POST"]),
     ]
     app: Callable[..., Awaitable[None]] = applications.Starlette(routes=listed)
     return app
@@ -108,6 +110,20 @@ class _Routes:
         except ModelDirectoryError:
             return self.response("no version has such a name", NOT_FOUND)
         return await self._answer_file(request, path)
+
+    async def fence(self, request: Any) -> Any:
+        """Have the learner acknowledge nothing more, and answer once all that it has acknowledged can be read."""
+        answer = await self._answer(request, self._fence)
+        if answer.status_code == OK:
+            # It is written between two steps: no step that was acknowledged is under way any more.
+            with suppress(OSError):
+                await self._learner.checkpoint()
+        return answer
+
+    @staticmethod
+    def _fence(directory: ModelDirectory) -> tuple[bytes, dict[str, str]]:
+        directory.fence()
+        return b"", {}
 
     async def _answer_file(self, request: Any, path: Path) -> Any:
         offset, tag = request.query_params.get("offset", "0"), request.query_params.get("tag", "")

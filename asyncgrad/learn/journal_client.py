@@ -83,6 +83,20 @@ class UrlSource:
         begin = position if is_same else Position(headers[JOURNAL] or None)
         return JournalPart(begin, answer.content, int(headers[SIZE]))
 
+    async def fence(self) -> bool:
+        """Have the learner acknowledge nothing more; return whether it could be reached.
+
+        Raises:
+            ModelDirectoryError: it refuses the key.
+            OSError: it could not write that down.
+        """
+        try:
+            answer = await self._ask("POST", "fence")
+        except ConnectionError:
+            return False
+        self._check_status(answer)
+        return True
+
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
@@ -122,10 +136,13 @@ class UrlSource:
                 raise OSError(f"{self._url}/{what} sends nothing from byte {offset} on")
 
     async def _get(self, what: str, query: dict[str, Any]) -> Any:
+        return await self._ask("GET", what, params=query)
+
+    async def _ask(self, method: str, what: str, **options: Any) -> Any:
         if self._client is None:
             self._client = self._httpx.AsyncClient(headers=self._headers, timeout=TIMEOUT)
         try:
-            return await self._client.get(f"{self._url}/{what}", params=query)
+            return await self._client.request(method, f"{self._url}/{what}", **options)
         except self._httpx.HTTPError as error:
             raise ConnectionError(f"{self._url} cannot be reached: {error or type(error).__name__}") from error
         except self._httpx.InvalidURL as error:
@@ -137,10 +154,13 @@ class UrlSource:
         Raises:
             ModelDirectoryError, OSError: it is none of a learner's.
         """
+        self._check_status(answer)
+        if OFFSET not in answer.headers or not answer.headers.get(SIZE, "").isdigit():
+            raise ModelDirectoryError(f"{self._url} is no learn.http.journal_app: say where that is mounted")
+        return answer.headers
+
+    def _check_status(self, answer: Any) -> None:
         if answer.status_code == UNAUTHORIZED:
             raise ModelDirectoryError(f"{self._url} refuses the key: give the one that its journal_app has")
         if answer.status_code != OK:
             raise OSError(f"{self._url} answers with {answer.status_code}: {answer.text[:200]}")
-        if OFFSET not in answer.headers or not answer.headers.get(SIZE, "").isdigit():
-            raise ModelDirectoryError(f"{self._url} is no learn.http.journal_app: say where that is mounted")
-        return answer.headers

@@ -81,6 +81,13 @@ class JournalSource(Protocol):
     async def read(self, position: Position) -> JournalPart | None:
         """Return what follows a position; None if only a checkpoint leads on from there."""
 
+    async def fence(self) -> bool:
+        """Have the learner acknowledge nothing more, before another takes its place; return whether it knows of it.
+
+        Raises:
+            ModelDirectoryError, OSError: it was told, and could not.
+        """
+
     async def close(self) -> None:
         """Read no more."""
 
@@ -208,6 +215,10 @@ class DirectorySource:
     async def read(self, position: Position) -> JournalPart | None:
         """Return what follows a position; None if only a checkpoint leads on from there."""
         return await asyncio.to_thread(self._reader.read, position)
+
+    async def fence(self) -> bool:
+        """Do nothing: the lock of the directory keeps others away."""
+        return True
 
     async def close(self) -> None:
         """Do nothing: no file stays open."""

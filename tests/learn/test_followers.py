@@ -425,14 +425,61 @@ async def test_a_follower_of_a_url_is_promoted_in_a_directory_of_its_own(tmp_pat
             await follower.promote()
         with pytest.raises(ArgumentError, match="has a model already"):
             await follower.promote(tmp_path / "old")
-        await follower.promote(tmp_path / "new")
-        await follower.learn(example(1))
         await learner.learn(example(1))
+        await learner.learn(example(2))
+        # It reads these two, and what is written from now on is refused.
+        await follower.promote(tmp_path / "new")
+        with pytest.raises(JournalError, match="goes on elsewhere"):
+            await learner.learn(example(3))
+        await learner.checkpoint()
+        with pytest.raises(JournalError, match="goes on elsewhere"):
+            await learner.set_options(lr=0.1)
         found = await bits(follower), await bits(learner)
+        await follower.learn(example(3))
+        last = await bits(follower)
     async with new_learner(tmp_path / "new") as restarted:
-        assert await bits(restarted) == found[0]
+        assert await bits(restarted) == last
+    with pytest.raises(ModelDirectoryError, match="goes on elsewhere: a follower was promoted"):
+        async with new_learner(tmp_path / "old"):
+            pass
 
     assert found[0] == found[1]
+    assert found[0][0] == 3
+
+
+async def test_a_step_that_is_under_way_when_a_follower_of_a_url_is_promoted_is_refused(tmp_path):
+    model = Gate()
+    learner = new_learner(tmp_path / "old", model=model, optimizer=optim.Adam(model, lr=0.01))
+    async with learner, follower_over_http(learner) as follower:
+        model.shut("backward")
+        learning = asyncio.create_task(learner.learn(example(0)))
+        await turns_until(lambda: model.began("backward") == 1)
+        promoting = asyncio.create_task(follower.promote(tmp_path / "new"))
+        await turns_until(lambda: (tmp_path / "old" / "fenced").exists())
+        model.open()
+        await promoting
+        with pytest.raises(JournalError, match="goes on elsewhere"):
+            await learning
+        found = await bits(follower), await bits(learner)
+
+    assert found[0] == found[1]
+    assert found[0][0] == 0
+
+
+async def test_a_follower_whose_learner_is_gone_is_promoted_with_a_warning(tmp_path, caplog):
+    learner = new_learner(tmp_path / "old")
+    await learner.__aenter__()
+    await learner.learn(example(0))
+    async with follower_over_http(learner) as follower:
+        before = await bits(follower)
+        await crash(learner)
+        follower._source._client = httpx.AsyncClient(transport=httpx.AsyncHTTPTransport())
+        follower._source._url = "http://127.0.0.1:1/journal"
+        await follower.promote(tmp_path / "new")
+        found = await bits(follower)
+
+    assert found == before
+    assert "cannot be reached: what it acknowledged in its last moments may be missing" in caplog.text
 
 
 # --- bad use, and what is seen -------------------------------------------------------------------

@@ -443,7 +443,7 @@ class Follower:
             self._position = None
             return
         try:
-            await self._replica._apply(record, self._place)
+            await self._replica._apply_line(record, self._place)
         except BaseException:
             # Options may have changed already.
             self._position = None

@@ -539,10 +539,10 @@ class Learner:
     async def _replay(self, directory: ModelDirectory) -> None:
         """Learn what the journal has as it was learned before."""
         for record in directory.replay(self.learned):
-            await self._apply(record, directory.path)
+            await self._apply_line(record, directory.path)
         directory.confirm()
 
-    async def _apply(self, record: Record, path: Path | str) -> None:
+    async def _apply_line(self, record: Record, path: Path | str) -> None:
         """Do what a line of the journal says, as it was done before; `path` names the journal's place in errors."""
         loop = asyncio.get_running_loop()
         again = [PendingExample(one, loop.create_future(), None) for one in record.examples]

@@ -243,12 +243,12 @@ async def test_a_line_of_a_rollback_has_the_version_hold(tmp_path, making):
         write_checkpoint(tmp_path / "versions" / "first.npz", content)
         assert (await bits(follower))[0] == 1
         directory: Any = learner._directory
-        rollback = {"to": "first", "id": "ab", "examples": "skip"}
+        rollback = {"to": "first", "id": "ab", "learned": 0, "examples": "skip"}
         directory._append_line(line_of(Record(directory._name, 1, [], rollback=rollback)))
         directory._append_line(line_of(Record(directory._name, 0, [example(5)])))
         directory.confirm()
         found = await bits(follower)
-        forgotten = {"to": "gone", "id": "cd", "examples": "skip"}
+        forgotten = {"to": "gone", "id": "cd", "learned": 0, "examples": "skip"}
         directory._append_line(line_of(Record(directory._name, 1, [], rollback=forgotten)))
         directory.confirm()
         with pytest.raises(ModelDirectoryError, match="was replaced"):

@@ -32,6 +32,9 @@ log: logging.Logger = logging.getLogger("asyncgrad.learn")
 #: The longest pause after failures, in seconds.
 LONGEST_PAUSE = 5.0
 
+#: What the model of a new directory takes over: what tells of the lines of the old one means nothing there.
+STATE = ("learned", "steps", "model", "optimizer", "optimizer_type", "params", "settings")
+
 #: How often the checkpoint may be replaced while a follower loads it, until it says so.
 MOST_LOADS = 5
 
@@ -535,7 +538,8 @@ def _begin_directory(path: Path, replica: Learner) -> None:
     try:
         if directory.checkpoint() is not None:
             raise ModelDirectoryError(f"{path} has a model already: name a new directory")
-        directory.begin(replica._checkpoint_state(replica._settings()))
+        state = replica._checkpoint_state(replica._settings())
+        directory.begin({name: state[name] for name in STATE})
     finally:
         directory.close()
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any, NamedTuple, Self, final
+from typing import Any, NamedTuple, Self, TypedDict, Unpack, final
 
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.settings.arguments import must_be, number
@@ -25,7 +25,7 @@ from .latency import LatencyHistogram
 from .learner import Learned, Learner
 from .lines import Record, record_of
 
-__all__ = ["Follower", "FollowerStatistics", "follow"]
+__all__ = ["Follower", "FollowerStatistics", "LearnerOptions", "follow"]
 
 log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
@@ -37,6 +37,24 @@ STATE = ("learned", "steps", "model", "optimizer", "optimizer_type", "params", "
 
 #: How often the checkpoint may be replaced while a follower loads it, until it says so.
 MOST_LOADS = 5
+
+
+class LearnerOptions(TypedDict, total=False):
+    """The options of a Learner, but for its directory."""
+
+    inputs: object
+    example: object
+    batch_size: int
+    prediction_batch_size: int
+    prediction_delay: float
+    max_pending: int
+    max_pending_predictions: int
+    timeout: float | None
+    max_grad_norm: float | None
+    checkpoint_every: int
+    evaluate: Callable[..., object] | None
+    evaluate_every: int
+    seed: int
 
 
 @final
@@ -82,7 +100,7 @@ def follow(
     *,
     key: str | None = None,
     interval: float = 0.05,
-    **options: Any,
+    **options: Unpack[LearnerOptions],
 ) -> Follower:
     """Return a Follower: it answers predictions of the model that a Learner in another process trains, bit for bit.
 
@@ -174,7 +192,7 @@ class Follower:
         path: Path | None,
         parts: tuple[Module, Callable[..., object], Optimizer],
         interval: float,
-        options: dict[str, Any],
+        options: LearnerOptions,
     ) -> None:
         self._source, self._path, self._parts, self._interval, self._options = source, path, parts, interval, options
         #: Its model, its predictions, and how it replays a step.

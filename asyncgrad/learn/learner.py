@@ -149,6 +149,11 @@ class Learner:
         array([3.])
     """
 
+    #: Whether it goes on after another process that may not be as dead as it seemed: ModelDirectory.
+    _takes_over: bool = False
+    #: Whether the log says that rounding differs.
+    _has_told_rounding: bool = False
+
     def __init__(
         self,
         model: Module,
@@ -203,9 +208,6 @@ class Learner:
         self._recorded: str | None = None  # the text of the settings that the directory has
         self._stage: str | None = None
         self._state = "new"
-        self._has_told_rounding = False
-        #: Whether it goes on after another process that may not be as dead as it seemed: ModelDirectory.
-        self._takes_over = False
         self._directory: ModelDirectory | None = None
         self._wake = asyncio.Event()
         self._step_task: EagerTask | None = None

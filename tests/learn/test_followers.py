@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from asyncgrad.learn import Follower, Learner, follow, http, prometheus_collecto
 from asyncgrad.learn import directory as directory_module
 from asyncgrad.learn.checkpoint_file import read_checkpoint, write_checkpoint
 from asyncgrad.learn.directory import ModelDirectory
+from asyncgrad.learn.follower import LearnerOptions
 from asyncgrad.learn.lines import Record, line_of
 from tests.learn.crashing import as_killed, crash
 from tests.learn.making import EXAMPLE, QUESTION, Gate, example, failing_disk, loss, new_learner, turns_until
@@ -541,6 +543,12 @@ def test_arguments_of_a_follower_are_checked(tmp_path):
         http.journal_app(3, key=KEY)
     with pytest.raises(ArgumentTypeError, match="a Learner or a Follower"):
         http.health_app(3)
+
+
+def test_a_follower_takes_the_options_of_a_learner():
+    taken = set(inspect.signature(Learner).parameters) - {"model", "loss", "optimizer", "directory"}
+
+    assert set(LearnerOptions.__annotations__) == taken
 
 
 async def test_a_follower_is_used_in_its_block_alone(tmp_path):

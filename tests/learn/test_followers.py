@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable
@@ -223,14 +224,21 @@ async def test_only_what_was_done_is_sent(tmp_path):
     assert found == 1
 
 
+def _no_write(*given: object) -> None:
+    raise OSError(errno.EIO, "the disk is out of order")
+
+
 async def test_what_a_disk_refused_and_could_not_remove_is_not_applied(tmp_path, monkeypatch):
     async with new_learner(tmp_path) as learner, follower_of(tmp_path) as follower:
         await learner.learn(example(0))
+        size = (tmp_path / "journal").stat().st_size
         with monkeypatch.context() as patch:
-            failing_disk(patch, times=2)
+            failing_disk(patch, times=1)
+            patch.setattr(os, "ftruncate", _no_write)
             with pytest.raises(JournalError):
                 await learner.learn(example(1))
             assert list(tmp_path.glob("journal.cut-*")) != []
+            assert (tmp_path / "journal").stat().st_size > size
             found = await bits(follower), await bits(learner)
 
     assert found[0] == found[1]
@@ -408,6 +416,9 @@ async def test_a_line_that_was_under_way_at_a_takeover_is_acknowledged_by_nobody
     old.take_back()
     new: Any = others[1]
     new.append(1, [example(2)])
+    new.append(2, [example(3)])
+    # It removes its own last line, and what the old one has written is in another file.
+    new.take_back()
     old.close()
     new.close()
     last = ModelDirectory(tmp_path)

@@ -98,7 +98,8 @@ class ModelDirectory:
         #: A thread may write when the files are closed, and a later file would get their numbers.
         self._writing = threading.RLock()
         self._is_held = False
-        self._is_fenced = False
+        #: Why the journal is not mended by a checkpoint; None if it is.
+        self._fenced: OSError | None = None
         #: The directories that are created here, the innermost first.
         self._made: list[Path] = []
         try:
@@ -129,7 +130,7 @@ class ModelDirectory:
             OSError: a restart will not know of it.
         """
         with self._writing:
-            self._is_fenced = True
+            self._fenced = self.broken = OSError("the model goes on elsewhere, where a follower was promoted")
             os.close(os.open(self.path / FENCED, _FLAGS | os.O_CREAT, OWN))
             sync_folder(self.path)
 
@@ -295,23 +296,28 @@ class ModelDirectory:
 
     def _go_over(self, name: str) -> None:
         self._retain()
-        if self._takes_over and not self._is_removed():
-            (self.path / "journal").unlink()
-            self._takes_over = False
-        if self._is_removed():
+        if self._takes_over:
+            beside = self.path / "journal.new"
+            journal = self._opened(beside.name, _FLAGS | os.O_CREAT | os.O_TRUNC)
+            os.replace(beside, self.path / "journal")  # noqa: PTH105  # by the name that it has at any moment
+            sync_folder(self.path)
+            self._journal, self._takes_over = journal, False
+        elif self._is_removed():
             self._journal = self._opened("journal", _FLAGS | os.O_CREAT)
             sync_folder(self.path)
         os.ftruncate(self._journal, 0)
         self._name, self._name_before, self._following = name, self._name, None
         self.records = self._size = 0
-        self.broken = None
+        self.broken = self._fenced
         self.confirm()
 
     def _retain(self) -> None:
         self.retained = None
         if 0 < self._size <= self.retains:
-            with (self.path / "journal").open("rb") as file:
-                self.retained = self._name, file.read(self._size)
+            # What cannot be read is loaded with the checkpoint.
+            with suppress(OSError):
+                data = os.pread(self._journal, self._size, 0)
+                self.retained = (self._name, data) if len(data) == self._size else None
 
     def confirm(self) -> None:
         """Note that what all lines say has been done."""
@@ -330,12 +336,12 @@ class ModelDirectory:
             JournalError: it could not be written. Unless `broken` is set, a later one may be.
         """
         with self._writing:
+            if self._fenced is not None:
+                raise JournalError(f"{self._fenced}: send examples there")
             if self.broken is not None:
                 raise JournalError(f"the journal takes no more since it failed: {self.broken}")
             if self._journal is None:
                 raise JournalError("the journal takes no more since the directory was closed")
-            if self._is_fenced:
-                raise JournalError("the model goes on elsewhere, where a follower was promoted: send examples there")
             try:
                 self._check_epoch()
                 self._settle()

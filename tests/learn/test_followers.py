@@ -479,6 +479,35 @@ async def test_a_step_that_is_under_way_when_a_follower_of_a_url_is_promoted_is_
     assert found[0][0] == 0
 
 
+async def test_a_step_that_is_being_made_at_a_promotion_is_waited_for_and_read(tmp_path, monkeypatch):
+    learner = new_learner(tmp_path / "old")
+    async with learner, follower_over_http(learner) as follower:
+        step, gate = learner.optimizer.step_async, asyncio.Event()
+
+        async def gated() -> None:
+            await gate.wait()
+            await step()
+
+        monkeypatch.setattr(learner.optimizer, "step_async", gated)
+        learning = asyncio.create_task(learner.learn(example(0)))
+        await turns_until(lambda: learner.statistics().stage == "step")
+        promoting = asyncio.create_task(follower.promote(tmp_path / "new"))
+        await turns_until(lambda: (tmp_path / "old" / "fenced").exists())
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        is_done = promoting.done()
+        gate.set()
+        learned = await learning
+        await promoting
+        found = await bits(follower), await bits(learner)
+        error = learner.statistics().journal_error
+
+    assert not is_done
+    assert learned.learned == 1
+    assert found[0] == found[1]
+    assert "goes on elsewhere" in str(error)
+
+
 async def test_a_follower_whose_learner_is_gone_is_promoted_with_a_warning(tmp_path, caplog):
     learner = new_learner(tmp_path / "old")
     await learner.__aenter__()

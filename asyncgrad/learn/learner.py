@@ -833,6 +833,9 @@ class Learner:
         while self._option_waiters:
             await self._change(self._option_waiters.pop(0))
             await self._save_if_due()
+        if self._directory is not None:
+            # Nothing is under way that a line says.
+            self._directory.confirm()
         if self._checkpoint_waiters:
             await self._save_for_waiters()
 
@@ -850,8 +853,6 @@ class Learner:
             own = self.optimizer.param_groups
             for group in own if change.group is None else [own[change.group]]:
                 group.update(change.options)
-            if self._directory is not None:
-                self._directory.confirm()
         except Exception as error:
             if not change.done.done():
                 change.done.set_exception(error)

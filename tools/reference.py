@@ -105,6 +105,7 @@ GIVEN = frozenset(
         "asyncgrad.graph.SavedTensor",
         "asyncgrad.graph.Store",
         "asyncgrad.graph.ViewFunc",
+        "asyncgrad.learn.FollowerStatistics",
         "asyncgrad.learn.Statistics",
         "asyncgrad.numpy.ndarray",
         "asyncgrad.testing.SimulatedArray",

@@ -6,6 +6,9 @@ from ..core.settings.lazy import attach
 
 if TYPE_CHECKING:
     from . import http as http
+    from .follower import Follower as Follower
+    from .follower import FollowerStatistics as FollowerStatistics
+    from .follower import follow as follow
     from .latency import LatencyHistogram as LatencyHistogram
     from .learner import Evaluation as Evaluation
     from .learner import Learned as Learned
@@ -17,10 +20,13 @@ if TYPE_CHECKING:
 __all__ = [
     "ArraySpec",
     "Evaluation",
+    "Follower",
+    "FollowerStatistics",
     "LatencyHistogram",
     "Learned",
     "Learner",
     "Statistics",
+    "follow",
     "http",
     "prometheus_collector",
 ]
@@ -30,6 +36,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "": ["http"],
+            ".follower": ["Follower", "FollowerStatistics", "follow"],
             ".latency": ["LatencyHistogram"],
             ".learner": ["Evaluation", "Learned", "Learner"],
             ".specs": ["ArraySpec"],

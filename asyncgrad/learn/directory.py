@@ -9,7 +9,9 @@ goes on from it, and that of the one before. It is replaced atomically, then the
 between, the lines of the journal before are skipped. There is a file of the journal always, if only an empty one.
 
 `journal.cut-NAME-SIZE` says that what follows the first bytes of a journal was refused, and could not be removed: the
-disk took no write, but a name. `lock` is held by the writing process.
+disk took no write, but a name. `lock` is held by the writing process, and says which: one that finds another's name
+there acknowledges nothing more, as after a machine that seemed dead comes back to a file system of the network.
+`fenced` says that the model goes on in another directory.
 
 A journal has what users sent, and a checkpoint what was learned from it: what is made here is for its owner alone, and
 what is there already keeps its permissions (test_what_a_learner_makes_is_for_its_owner_alone).
@@ -40,6 +42,9 @@ log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
 CHECKPOINT = "checkpoint.npz"
 
+#: Says that the model goes on elsewhere.
+FENCED = "fenced"
+
 #: No link is followed: what it leads to is not the model's. Windows, which lacks the flag, lacks the locks too.
 _FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 
@@ -53,14 +58,26 @@ class ModelDirectory:
         torn: how many bytes of an incomplete last line were cut off.
         broken: the error after which the journal is no longer written, since what is on the disk is unknown; or None.
             A checkpoint mends it, since a new journal begins with it.
+        confirmed: the name of the journal, and how many of its bytes are of steps that were made: what may be sent on.
+        retains: up to so many bytes of the journal before are kept in memory, for who follows it over HTTP.
+        retained: its name and its bytes; None without any.
+
+    Args:
+        path: the directory.
+        takes_over: whether the next checkpoint begins a journal in a file of its own. A process that had the directory
+            before, and is not as dead as it seemed, writes into one that nobody reads.
 
     Raises:
         ModelDirectoryError: another process holds the directory, it has no journal, or it cannot be created or written
             to.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, takes_over: bool = False) -> None:
         self.path = path
+        self._takes_over = takes_over
+        self.confirmed: tuple[str | None, int] = (None, 0)
+        self.retains: int = 0
+        self.retained: tuple[str | None, bytes] | None = None
         self.records: int = 0
         self.torn: int = 0
         self.broken: OSError | None = None
@@ -75,15 +92,25 @@ class ModelDirectory:
         #: The open files: the lock and the journal, whose descriptor is None while it is not open.
         self._files = ExitStack()
         self._journal: Any = None
+        self._lock: Any = None
+        #: What the lock says while this process has it.
+        self._epoch = b""
         #: A thread may write when the files are closed, and a later file would get their numbers.
         self._writing = threading.RLock()
         self._is_held = False
+        #: Why the journal is not mended by a checkpoint; None if it is.
+        self._fenced: OSError | None = None
         #: The directories that are created here, the innermost first.
         self._made: list[Path] = []
         try:
             self._made = missing_folders(path)
             make_folders(self._made, mode=0o700)
             self._take_lock()
+            if os.path.lexists(path / FENCED):
+                raise ModelDirectoryError(
+                    f"the model of {path} goes on elsewhere: a follower was promoted, and learns. Follow that one; if "
+                    f"it was given up, rm {shlex.quote(str(path / FENCED))}"
+                )
             self._journal = self._open_journal()
         except BlockingIOError as error:
             self.close()
@@ -95,6 +122,17 @@ class ModelDirectory:
             self.close()
             raise
         reset_in_children(self)
+
+    def fence(self) -> None:
+        """Acknowledge nothing more, also after a restart: the model goes on in another directory.
+
+        Raises:
+            OSError: a restart will not know of it.
+        """
+        with self._writing:
+            self._fenced = self.broken = OSError("the model goes on elsewhere, where a follower was promoted")
+            os.close(os.open(self.path / FENCED, _FLAGS | os.O_CREAT, OWN))
+            sync_folder(self.path)
 
     def _take_lock(self) -> None:
         try:
@@ -108,6 +146,31 @@ class ModelDirectory:
         if not os.path.samestat(os.fstat(lock), (self.path / "lock").stat()):
             raise BlockingIOError("the process that held the lock has removed it, and there may be a new one")
         self._is_held = True
+        self._lock = lock
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        """Write into the lock who has it: a process that had it before finds another's name there."""
+        number, _, _ = os.pread(self._lock, 64, 0).partition(b" ")
+        epoch = b"%d %s\n" % (int(number) + 1 if number.isdigit() else 1, secrets.token_hex(8).encode())
+        os.ftruncate(self._lock, 0)
+        try:
+            _write(self._lock, epoch)
+        except OSError as error:
+            # A learner starts on a full disk, too. What is empty is none of those before.
+            log.warning("%s: the lock cannot be written to: %s", self.path, error)
+            os.ftruncate(self._lock, 0)
+        self._epoch = os.pread(self._lock, 64, 0)
+
+    def _check_epoch(self) -> None:
+        """Raise an OSError if another process has the directory now; it is `broken` then."""
+        # Neither takes a descriptor, of which there may be none.
+        is_own = os.pread(self._lock, 64, 0) == self._epoch
+        with suppress(FileNotFoundError):
+            is_own = is_own and os.path.samestat(os.fstat(self._lock), (self.path / "lock").stat())
+        if not is_own:
+            self.broken = OSError("another process has taken over the directory, and this one has none any more")
+            raise self.broken
 
     def _open_journal(self) -> int:
         if not os.path.lexists(self.path / CHECKPOINT):
@@ -133,7 +196,7 @@ class ModelDirectory:
             self._close_files()
 
     def _close_files(self) -> None:
-        self._journal = None
+        self._journal = self._lock = None
         self._files.close()
 
     def reset_in_child(self) -> None:
@@ -202,6 +265,7 @@ class ModelDirectory:
         with self._writing:
             if self._journal is None:
                 raise OSError(f"no checkpoint is written: {self.broken or 'the directory was closed'}")
+            self._check_epoch()
             self._settle()
             self._replace_checkpoint(state)
 
@@ -209,7 +273,9 @@ class ModelDirectory:
         path = self.path / CHECKPOINT
         name, before = secrets.token_hex(8), _identity(path)
         try:
-            write_checkpoint(path, {"journal": name, "replaces": self._name, "state": state})
+            # Who has read so much of the journal goes on with the next one, without this checkpoint.
+            places = {"journal": name, "replaces": self._name, "ended": self._size}
+            write_checkpoint(path, {**places, "state": state})
         except BaseException:
             # Also a call that failed may have replaced it.
             if _identity(path) != before:
@@ -229,13 +295,33 @@ class ModelDirectory:
             self._go_over(self._following)
 
     def _go_over(self, name: str) -> None:
-        if self._is_removed():
+        self._retain()
+        if self._takes_over:
+            beside = self.path / "journal.new"
+            journal = self._opened(beside.name, _FLAGS | os.O_CREAT | os.O_TRUNC)
+            os.replace(beside, self.path / "journal")  # noqa: PTH105  # by the name that it has at any moment
+            sync_folder(self.path)
+            self._journal, self._takes_over = journal, False
+        elif self._is_removed():
             self._journal = self._opened("journal", _FLAGS | os.O_CREAT)
             sync_folder(self.path)
         os.ftruncate(self._journal, 0)
         self._name, self._name_before, self._following = name, self._name, None
         self.records = self._size = 0
-        self.broken = None
+        self.broken = self._fenced
+        self.confirm()
+
+    def _retain(self) -> None:
+        self.retained = None
+        if 0 < self._size <= self.retains:
+            # What cannot be read is loaded with the checkpoint.
+            with suppress(OSError):
+                data = os.pread(self._journal, self._size, 0)
+                self.retained = (self._name, data) if len(data) == self._size else None
+
+    def confirm(self) -> None:
+        """Note that what all lines say has been done."""
+        self.confirmed = self._name, self._size
 
     def append(self, learned: int, examples: list[Any], settings: str | None = None, loss: float | None = None) -> None:
         """Write the line of a step; return when it is on the disk.
@@ -250,11 +336,14 @@ class ModelDirectory:
             JournalError: it could not be written. Unless `broken` is set, a later one may be.
         """
         with self._writing:
+            if self._fenced is not None:
+                raise JournalError(f"{self._fenced}: send examples there")
             if self.broken is not None:
                 raise JournalError(f"the journal takes no more since it failed: {self.broken}")
             if self._journal is None:
                 raise JournalError("the journal takes no more since the directory was closed")
             try:
+                self._check_epoch()
                 self._settle()
             except OSError as error:
                 raise JournalError(f"the journal could not be written: {error}") from error
@@ -279,6 +368,11 @@ class ModelDirectory:
                 f"the journal could not be written, and its last line not be taken back, so that a restart may still "
                 f"learn it: {error}"
             ) from error
+        try:
+            # Whoever has taken over since then has read this line. Whoever does so now reads it.
+            self._check_epoch()
+        except OSError as error:
+            raise JournalError(f"the journal could not be written: {error}") from error
         self.records += 1
         self._size += len(line)
 
@@ -295,6 +389,10 @@ class ModelDirectory:
         """Remove what follows so many bytes of the journal; return whether a start will not find it."""
         if self._journal is None:
             return False
+        try:
+            self._check_epoch()
+        except OSError:
+            return False  # what follows may be another's
         try:
             os.ftruncate(self._journal, size)
             os.fsync(self._journal)

@@ -13,7 +13,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..core.engine.eager_task import start_task
 from ..core.settings.arguments import describe, number
@@ -29,7 +29,19 @@ from ..errors import (
     RequestError,
 )
 
-__all__ = ["connections", "exception_handlers", "lifespan", "read_json", "run_for_client"]
+if TYPE_CHECKING:
+    from .follower import Follower
+    from .learner import Learner
+
+__all__ = [
+    "connections",
+    "exception_handlers",
+    "health_app",
+    "journal_app",
+    "lifespan",
+    "read_json",
+    "run_for_client",
+]
 
 T = TypeVar("T")
 
@@ -288,3 +300,56 @@ def connections(
     limits = module.Limits(most, *map(float, seconds.values()), number(spare_after, "spare_after", 0))
     protocol: Callable[..., asyncio.Protocol] = module.protocol(limits)
     return protocol
+
+
+def journal_app(
+    learner: Learner, *, key: str, max_bytes: int = 4 << 20, max_retained: int = 64 << 20
+) -> Callable[..., Awaitable[None]]:
+    """Return an application that sends a learner's checkpoint and journal to followers with a key: `learn.follow(url)`.
+
+    Mount it beside your routes. Whoever has the key reads all that the model learns from: serve it over TLS, or on a
+    network of yours alone. It sends what was learned, and nothing that may be taken back. Answers to `GET /lines` and
+    `GET /checkpoint` begin at a byte that the follower names, so what was cut off is resumed; they change nothing.
+    `POST /fence`, which a follower that is promoted sends, has the learner acknowledge nothing more, now and after a
+    restart.
+
+    Args:
+        learner: a Learner with a directory.
+        key: what a follower must send, of 16 characters or more; it is compared in constant time.
+        max_bytes: the most bytes of an answer. What is longer is sent in parts.
+        max_retained: where a checkpoint takes the journal's place, up to so many bytes of that journal are kept in
+            memory, so that followers which have not read them yet need not load the checkpoint.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is invalid, or the learner has no directory.
+        ModuleNotFoundError: Starlette is not installed.
+
+    Example:
+        >>> app.mount("/journal", learn.http.journal_app(learner, key=os.environ["JOURNAL_KEY"]))  # doctest: +SKIP
+    """
+    found: Callable[..., Awaitable[None]] = import_module(".journal_app", __package__).app_of_journal(
+        learner, key, max_bytes, max_retained
+    )
+    return found
+
+
+def health_app(one: Learner | Follower, *, max_lag: float = 10.0) -> Callable[..., Awaitable[None]]:
+    """Return an application with the probes of an orchestrator: `GET /live` and `GET /ready`.
+
+    `/live` is answered with 200 as long as the event loop turns: start the process anew if it is not. `/ready` is
+    answered with 503 where requests should go elsewhere: the learner's journal cannot be written, the follower lags,
+    or the model has ended. A service answers nothing before its learner has replayed the journal.
+
+    Args:
+        one: a Learner or a Follower.
+        max_lag: the seconds for which a follower may not have had all of the journal.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is invalid.
+        ModuleNotFoundError: Starlette is not installed.
+
+    Example:
+        >>> app.mount("/health", learn.http.health_app(learner))  # doctest: +SKIP
+    """
+    found: Callable[..., Awaitable[None]] = import_module(".health", __package__).app_of_health(one, max_lag)
+    return found

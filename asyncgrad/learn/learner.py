@@ -46,6 +46,7 @@ from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
 from .directory import ModelDirectory
 from .latency import LatencyHistogram, new_latencies
+from .lines import Record
 from .pending import PendingExample, PendingExamples
 from .predictions import PredictionQueue
 from .raised import told
@@ -147,6 +148,11 @@ class Learner:
         >>> ag.run(main())
         array([3.])
     """
+
+    #: Whether it goes on after another process that may not be as dead as it seemed: ModelDirectory.
+    _takes_over: bool = False
+    #: Whether the log says that rounding differs.
+    _has_told_rounding: bool = False
 
     def __init__(
         self,
@@ -358,7 +364,14 @@ class Learner:
             **counts,
         )
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it predicts and learns: from the start of its block on, until that ends or an error ends it."""
+        return self._state == "running"
+
     def _check_runs(self, what: str) -> None:
+        if self._state == "following" and what == "predict":
+            return
         if self._state == "new":
             raise LearnerClosedError(f"the learner has not begun: write async with learner: await learner.{what}(...)")
         if self._state != "running":
@@ -422,6 +435,21 @@ class Learner:
         if failure is not None:
             raise failure
 
+    # --- the model of a follower, which replays what another learner has learned (follower.py) ---
+
+    def _begin_following(self, state: Any) -> None:
+        """Go on from a checkpoint, and answer predictions."""
+        if self._state == "new":
+            self._state = "following"
+            self.model.train()
+            self._context = contextvars.copy_context()
+        self._load(state)
+        self._publish(self.learned)
+
+    async def _end_following(self, is_refused: bool) -> None:
+        self._state = "closed"
+        await self._predictions.close(_closed, is_refused=is_refused)
+
     async def _end_evaluation(self) -> None:
         task = self._evaluation_task
         if task is not None and task.cancel():
@@ -467,7 +495,7 @@ class Learner:
         self._stage = None
 
     def _open_directory(self, path: Path) -> ModelDirectory:
-        self._directory = ModelDirectory(path)
+        self._directory = ModelDirectory(path, takes_over=self._takes_over)
         if self._state == "closed":
             # The start was cancelled while this thread ran, and saw nothing to close.
             self._directory.close()
@@ -512,29 +540,33 @@ class Learner:
 
     async def _replay(self, directory: ModelDirectory) -> None:
         """Learn what the journal has as it was learned before."""
-        has_told = False
         for record in directory.replay(self.learned):
-            loop = asyncio.get_running_loop()
-            again = [PendingExample(one, loop.create_future(), None) for one in record.examples]
-            try:
-                if record.settings is not None:
-                    self._take(record.settings)
-                found = (await self._step_again(again)).loss if again else record.loss
-            except Exception as error:
-                raise ModelDirectoryError(
-                    f"{directory.path} has examples in its journal that cannot be learned again, the first of them "
-                    f"number {self.learned + 1}: {error}"
-                ) from error
-            self._replayed += len(again)
-            if record.loss is None or found == record.loss:
-                continue
-            self._check_loss(record.loss, found, directory.path)
-            if not has_told:
-                text = "%s: the loss of example %d was %r, and is %r in the replay: rounding differs on this machine"
-                log.warning(text, directory.path, self.learned, record.loss, found)
-                has_told = True
+            await self._apply_line(record, directory.path)
+        directory.confirm()
 
-    def _check_loss(self, before: float, now: float | None, path: Path) -> None:
+    async def _apply_line(self, record: Record, path: Path | str) -> None:
+        """Do what a line of the journal says, as it was done before; `path` names the journal's place in errors."""
+        loop = asyncio.get_running_loop()
+        again = [PendingExample(one, loop.create_future(), None) for one in record.examples]
+        try:
+            if record.settings is not None:
+                self._take(record.settings)
+            found = (await self._step_again(again)).loss if again else record.loss
+        except Exception as error:
+            raise ModelDirectoryError(
+                f"{path} has examples in its journal that cannot be learned again, the first of them "
+                f"number {self.learned + 1}: {error}"
+            ) from error
+        self._replayed += len(again)
+        if record.loss is None or found == record.loss:
+            return
+        self._check_loss(record.loss, found, path)
+        if not self._has_told_rounding:
+            text = "%s: the loss of example %d was %r, and is %r in the replay: rounding differs on this machine"
+            log.warning(text, path, self.learned, record.loss, found)
+            self._has_told_rounding = True
+
+    def _check_loss(self, before: float, now: float | None, path: Path | str) -> None:
         """Raise unless two losses are equal but for rounding: in half of the digits, of large numbers or of 1."""
         dtypes = [param.dtype for group in self.optimizer.param_groups for param in group["params"]]
         rounding = math.sqrt(max(float(np.finfo(dtype).eps) for dtype in dtypes))
@@ -544,7 +576,7 @@ class Learner:
                 "loss, the model or what they depend on has changed since. Start it once as it was, and end it in "
                 "order: then a checkpoint takes the journal's place, and what comes after may differ. Where no loss "
                 "comes out the same twice, give up what was learned since the checkpoint by : > "
-                f"{shlex.quote(str(path / 'journal'))}"
+                f"{shlex.quote(f'{path}/journal')}"
             )
 
     async def _step_again(self, examples: list[PendingExample]) -> Learned:
@@ -693,6 +725,8 @@ class Learner:
         if not is_replay:
             self.latencies["step"].add(perf_counter() - began)
         self._publish(self.learned + len(examples))
+        if not is_replay and self._directory is not None:
+            self._directory.confirm()
         self._start_evaluation()
         return Learned(loss, self.learned)
 
@@ -733,8 +767,12 @@ class Learner:
             raise ExampleError(f"the gradient of this example is not finite, so it was not learned: {error}") from error
         return value
 
+    @property
+    def _is_replaying(self) -> bool:
+        return self._state in ("starting", "following")
+
     async def _call_loss(self, batch: Any) -> Any:
-        if self._state != "starting":
+        if not self._is_replaying:
             return await self._loss_calls.call(self._loss, self.model, batch)
         # A worker may call it, while the event loop has NumPy's global stream as others know it.
         streams = RandomStreams(())
@@ -795,6 +833,9 @@ class Learner:
         while self._option_waiters:
             await self._change(self._option_waiters.pop(0))
             await self._save_if_due()
+        if self._directory is not None:
+            # Nothing is under way that a line says.
+            self._directory.confirm()
         if self._checkpoint_waiters:
             await self._save_for_waiters()
 
@@ -906,7 +947,7 @@ class Learner:
 
     def _start_evaluation(self) -> None:
         is_running = self._evaluation_task is not None and not self._evaluation_task.done()
-        if self._evaluate is None or self._steps % self._evaluate_every or is_running or self._state == "starting":
+        if self._evaluate is None or self._steps % self._evaluate_every or is_running or self._is_replaying:
             return
         self._evaluation_task = start_task(self._run_evaluation(), self._context.copy(), "an evaluation of ag.learn")
 

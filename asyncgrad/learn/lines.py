@@ -28,6 +28,8 @@ class Record(NamedTuple):
     settings: str | None = None
     #: The loss of the step.
     loss: float | None = None
+    #: The version that holds from here on, by its name `to` and its `id`; None for any other line.
+    rollback: dict[str, Any] | None = None
 
 
 def line_of(record: Record) -> bytes:

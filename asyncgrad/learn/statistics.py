@@ -83,7 +83,15 @@ class Statistics:
 
 
 #: What may also fall, and so is a gauge and no counter.
-_GAUGES = ("pending", "pending_predictions", "journal_records", "torn_bytes", "last_loss")
+_GAUGES = (
+    "pending",
+    "pending_predictions",
+    "journal_records",
+    "torn_bytes",
+    "last_loss",
+    "lag_bytes",
+    "lag_seconds",
+)
 
 
 #: What each number tells whoever sees it on a dashboard.
@@ -109,6 +117,21 @@ _HELP = {
     "journal_records": "Lines of the journal since the last checkpoint, which a start would learn again.",
     "torn_bytes": "Bytes of an incomplete last line of the journal that were cut off when this process started.",
     "last_loss": "The loss of the last step, before it; NaN until there is one.",
+    "applied": "Examples of the learner's journal that this follower has learned since it was started.",
+    "loads": "Checkpoints and versions that this follower has loaded.",
+    "lag_bytes": "Bytes of the learner's journal that this follower had not applied when it looked last.",
+    "lag_seconds": "Seconds since this follower was last known to have all of the learner's journal.",
+}
+#: What it can do while there is no such error, and what that tells.
+_CAN = {
+    "can_learn": (
+        "journal_error",
+        "1 if the learner can learn; 0 if its journal cannot be written, after which it only predicts.",
+    ),
+    "can_follow": (
+        "following_error",
+        "1 if the follower could read the learner's journal when it tried last; 0 if it predicts by an older model.",
+    ),
 }
 #: What each histogram of `Learner.latencies` tells.
 _LATENCY_HELP = {
@@ -119,21 +142,21 @@ _LATENCY_HELP = {
 
 
 class HasStatistics(Protocol):
-    """Abstract: what a Learner has, and what a collector asks for."""
+    """Abstract: what a Learner and a Follower have, and what a collector asks for."""
 
     @property
     def latencies(self) -> Mapping[str, LatencyHistogram]:
         """How long predictions, examples and steps took."""
 
-    def statistics(self) -> Statistics:
-        """Return the numbers of this moment."""
+    def statistics(self) -> Any:
+        """Return the numbers of this moment: a dataclass."""
 
 
 def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learner") -> _Collector:
     """Return a collector of a learner's statistics and histograms of latency, for prometheus-client (extra `metrics`).
 
     Args:
-        learner: a Learner.
+        learner: a Learner or a Follower.
         prefix: what each name of a metric begins with.
 
     Raises:
@@ -144,7 +167,7 @@ def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learne
         >>> prometheus_client.REGISTRY.register(learn.prometheus_collector(learner))  # doctest: +SKIP
     """
     if not hasattr(learner, "statistics"):
-        raise ArgumentTypeError("prometheus_collector takes a Learner")
+        raise ArgumentTypeError("prometheus_collector takes a Learner or a Follower")
     try:
         core = import_module("prometheus_client.core")
     except ModuleNotFoundError as error:
@@ -173,9 +196,9 @@ class _Collector:
                 continue
             kind = self._core.GaugeMetricFamily if each.name in _GAUGES else self._core.CounterMetricFamily
             yield kind(f"{self._prefix}_{each.name}", _HELP[each.name], value=value)
-        name = f"{self._prefix}_can_learn"
-        what = "1 if the learner can learn; 0 if its journal cannot be written, after which it only predicts."
-        yield self._core.GaugeMetricFamily(name, what, found.journal_error is None)
+        for name, (error, what) in _CAN.items():
+            if hasattr(found, error):
+                yield self._core.GaugeMetricFamily(f"{self._prefix}_{name}", what, getattr(found, error) is None)
         for name, histogram in self._learner.latencies.items():
             yield self._core.HistogramMetricFamily(
                 f"{self._prefix}_{name}_seconds",

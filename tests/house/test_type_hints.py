@@ -119,6 +119,7 @@ ALLOWED = {
     "what a function of the user's takes and returns, which is called with it": [
         "AveragedModel.forward, *",
         "DataParallel.__call__, *",
+        "Follower.predict, return",
         "Function.apply, *",
         "Function.backward, *",
         "Function.backward_batch, *",

@@ -1,0 +1,262 @@
+"""Predictions by one learner alone, and by followers behind one port: how many a second, and how late.
+
+    python -m benchmarks.followers                                # 1,000 requests a round, 50 clients, three followers
+    python -m benchmarks.followers --requests 200 --rounds 2      # small
+    taskset -c 0,1 python -m benchmarks.followers                 # on two cores of a larger machine
+
+Both services run the whole time, each of its own processes of uvicorn, and rounds take turns. The client is in this
+process and takes its share of the cores, so it parses as little as it can. At the end, each follower must answer as the
+learner does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import httpx
+import numpy as np
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+
+import asyncgrad as ag
+from asyncgrad import learn, nn, optim
+from asyncgrad.learn import http
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZE = 16
+X, Y = learn.ArraySpec((SIZE,)), learn.ArraySpec((1,))
+OPTIONS: dict[str, Any] = {"inputs": X, "example": {"x": X, "y": Y}}
+
+
+def loss(model: Any, batch: Any) -> Any:
+    """Return the mean squared error."""
+    return nn.mse_loss(model(batch["x"]), batch["y"])
+
+
+def parts(hidden: int) -> tuple[Any, Any, Any]:
+    """Return a model, its loss and its optimizer."""
+    ag.random.seed(0)
+    model = nn.Sequential(
+        nn.Linear(SIZE, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1)
+    )
+    return model, loss, optim.Adam(model)
+
+
+def application(one: learn.Learner | learn.Follower) -> Starlette:
+    """Return the service of a learner, or of a follower."""
+
+    async def predict(request: Request) -> JSONResponse:
+        return JSONResponse((await http.run_for_client(request, one.predict(await http.read_json(request)))).tolist())
+
+    async def learn_one(request: Request) -> JSONResponse:
+        return JSONResponse(await http.run_for_client(request, one.learn(await http.read_json(request))))
+
+    routes = [
+        Route("/predict", predict, methods=["POST"]),
+        Route("/learn", learn_one, methods=["POST"]),
+        Mount("/health", http.health_app(one)),
+    ]
+    return Starlette(routes=routes, lifespan=http.lifespan(one), exception_handlers=http.exception_handlers())
+
+
+def learner_app() -> Starlette:
+    """Return the service that learns, for uvicorn."""
+    return application(learn.Learner(*parts(int(os.environ["HIDDEN"])), directory=os.environ["MODEL"], **OPTIONS))
+
+
+def follower_app() -> Starlette:
+    """Return the service that predicts, for uvicorn."""
+    return application(learn.follow(os.environ["MODEL"], *parts(int(os.environ["HIDDEN"])), **OPTIONS))
+
+
+class Round(NamedTuple):
+    """How many requests were answered in how many seconds, and the seconds of each."""
+
+    requests: int
+    seconds: float
+    latencies: list[float]
+
+
+@final
+class _Client(asyncio.Protocol):
+    """Asks again as soon as it is answered, until all of a round is asked."""
+
+    def __init__(self, request: bytes, load: Load) -> None:
+        self._request, self._load, self._received, self._asked_at = request, load, b"", 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._ask()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, end, body = self._received.partition(b"\r\n\r\n")
+        if not end or len(body) < int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]):
+            return
+        if not head.startswith(b"HTTP/1.1 200"):
+            self._load.failed(RuntimeError(f"the service answers: {self._received!r}"))
+            return
+        self._received = b""
+        self._load.latencies.append(time.perf_counter() - self._asked_at)
+        self._ask()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._load.failed(error or RuntimeError("the service has closed a connection"))
+
+    def _ask(self) -> None:
+        if self._load.left > 0:
+            self._load.left -= 1
+            self._asked_at = time.perf_counter()
+            self._transport.write(self._request)
+        else:
+            self._load.end_if_answered()
+
+
+@final
+class Load:
+    """The requests of one round."""
+
+    def __init__(self, requests: int) -> None:
+        self.left = self._requests = requests
+        self.latencies: list[float] = []
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def failed(self, error: BaseException) -> None:
+        """End the round with an error, if it goes on still."""
+        if not self._ended.done():
+            self._ended.set_exception(error)
+
+    def end_if_answered(self) -> None:
+        """End the round if nothing is under way."""
+        if len(self.latencies) == self._requests and not self._ended.done():
+            self._ended.set_result(None)
+
+    async def put(self, port: int, clients: int, question: bytes) -> Round:
+        """Have clients ask a service, each on a connection of its own."""
+        headers = {"host": "127.0.0.1", "content-type": "application/json", "content-length": len(question)}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        request = f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + question
+        loop = asyncio.get_running_loop()
+        began = time.perf_counter()
+        made = [loop.create_connection(lambda: _Client(request, self), "127.0.0.1", port) for _ in range(clients)]
+        connections = await asyncio.gather(*made)
+        try:
+            await self._ended
+        finally:
+            for transport, _ in connections:
+                transport.abort()
+        return Round(self._requests, time.perf_counter() - began, self.latencies)
+
+
+@contextlib.asynccontextmanager
+async def service(name: str, workers: int, environment: dict[str, str]) -> AsyncIterator[int]:
+    """Run a service of this file by uvicorn; give its port."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+        options = ["--factory", "--fd", str(listener.fileno()), "--workers", str(workers), "--log-level", "warning"]
+        command = [sys.executable, "-m", "uvicorn", f"benchmarks.followers:{name}", *options]
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environment, cwd=ROOT, pass_fds=[listener.fileno()], start_new_session=True
+        )
+        port: int = listener.getsockname()[1]
+        try:
+            # The socket takes connections from the beginning; the first answer comes once the model is there.
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60.0, trust_env=False) as client:
+                (await client.get("/health/live")).raise_for_status()
+            yield port
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            await process.wait()
+
+
+async def teach(port: int, seconds: float) -> None:
+    """Have the learner learn, one example every so many seconds."""
+    rng = np.random.default_rng(0)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60.0, trust_env=False) as client:
+        while True:
+            x = rng.standard_normal(SIZE)
+            (await client.post("/learn", json={"x": x.tolist(), "y": [float(x.sum())]})).raise_for_status()
+            await asyncio.sleep(seconds)
+
+
+async def check(ports: Sequence[int], followers: int, question: bytes) -> None:
+    """Raise an AssertionError unless the followers answer as the learner does, a moment after it has learned."""
+    headers = {"content-type": "application/json", "connection": "close"}
+    async with httpx.AsyncClient(timeout=60.0, trust_env=False) as client:
+        learner, *others = [f"http://127.0.0.1:{port}/predict" for port in ports]
+        expected = (await client.post(learner, content=question, headers=headers)).json()
+        deadline = time.perf_counter() + 60
+        for other in others:
+            same = 0
+            while same < 10 * followers:
+                same = (
+                    same + 1 if (await client.post(other, content=question, headers=headers)).json() == expected else 0
+                )
+                assert time.perf_counter() < deadline, "a follower answers otherwise than the learner"
+
+
+async def main(options: argparse.Namespace) -> None:
+    """Measure, and print."""
+    question = json.dumps(np.random.default_rng(1).standard_normal(SIZE).round(4).tolist()).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"MODEL": str(Path(folder) / secrets.token_hex(4)), "HIDDEN": str(options.hidden)}
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **given}
+        async with (
+            service("learner_app", 1, environment) as learner,
+            service("follower_app", options.followers, environment) as followers,
+        ):
+            rounds: dict[int, list[Round]] = {learner: [], followers: []}
+            teacher = asyncio.create_task(teach(learner, options.teach)) if options.teach else None
+            for number in range(options.rounds + 1):
+                for port, found in rounds.items():
+                    one = await Load(options.requests).put(port, options.clients, question)
+                    # The first is for warmth.
+                    found.extend([one] if number else [])
+            if teacher is not None:
+                teacher.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await teacher
+            await check(list(rounds), options.followers, question)
+    rates = [_report(name, found) for name, found in zip(("learner", "followers"), rounds.values(), strict=True)]
+    print(f"{options.followers} followers answer {rates[1] / rates[0]:.2f} x as many as the learner alone")
+    print(f"on {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores")
+
+
+def _report(name: str, rounds: list[Round]) -> float:
+    """Print how a service did; return the median of its requests a second."""
+    rate = float(np.median([one.requests / one.seconds for one in rounds]))
+    p50, p99 = np.percentile([1000 * each for one in rounds for each in one.latencies], [50, 99])
+    print(f"{name:10} {rate:6.0f} predictions/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+    return rate
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.followers", description=__doc__.splitlines()[0])
+    parser.add_argument("--requests", type=int, default=1000, help="of a round")
+    parser.add_argument("--clients", type=int, default=50, help="at a time")
+    parser.add_argument("--followers", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--hidden", type=int, default=64, help="size of the model")
+    parser.add_argument("--teach", type=float, default=0.0, help="seconds between two examples; 0 for none")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    ag.run(main(parse(sys.argv[1:])))

@@ -173,6 +173,16 @@ FORMULAS = _by_name(
             r"y_k = \frac{1}{|B_k|} \sum_{i \in B_k} W_{\text{input}_i}, \qquad B_k \text{ the bag } k"
         ),
         "one_hot": r"y_{i,k} = \begin{cases} 1 & k = \text{labels}_i \\ 0 & \text{otherwise} \end{cases}",
+        "topk": (
+            r"\text{values}_i = x_{\text{indices}_i}, \qquad x_{\text{indices}_1} \ge x_{\text{indices}_2} \ge \ldots "
+            r"\ge x_{\text{indices}_k} \ge \text{all others}"
+        ),
+        "kthvalue": r"y = x_{(k)}, \qquad x_{(1)} \le x_{(2)} \le \ldots \le x_{(n)}",
+        "cummax": r"y_i = \max(x_1, \ldots, x_i)",
+        "cummin": r"y_i = \min(x_1, \ldots, x_i)",
+        "scatter_reduce": (
+            r"y_k = \text{reduce}\left(\{\text{input}_k\} \cup \{\text{src}_i : \text{index}_i = k\}\right)"
+        ),
         # Normalization and distances.
         "batch_norm layer_norm group_norm instance_norm BatchNorm1d BatchNorm2d BatchNorm3d LayerNorm GroupNorm "
         "InstanceNorm1d InstanceNorm2d InstanceNorm3d": _NORMALIZED,

@@ -59,6 +59,7 @@ KINDS = {
     "losses": "Losses",
     "distances": "Distances",
     "shapes": "Shapes, padding and resizing",
+    "order_statistics": "Order and indices",
     "weights": "Files of weights",
 }
 #: Files that share the page of another.
@@ -69,6 +70,7 @@ _SHARED = {
     "parameters": "module",
     "resizing": "shapes",
     "sampling": "shapes",
+    "scattering": "order_statistics",
     "transformer": "attention",
     "unpooling": "pooling",
 }

@@ -87,6 +87,10 @@ from .functional.normalization import instance_norm as instance_norm
 from .functional.normalization import layer_norm as layer_norm
 from .functional.normalization import local_response_norm as local_response_norm
 from .functional.normalization import rms_norm as rms_norm
+from .functional.order_statistics import cummax as cummax
+from .functional.order_statistics import cummin as cummin
+from .functional.order_statistics import kthvalue as kthvalue
+from .functional.order_statistics import topk as topk
 from .functional.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from .functional.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from .functional.pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
@@ -106,6 +110,7 @@ from .functional.resizing import interpolate as interpolate
 from .functional.resizing import pad as pad
 from .functional.sampling import affine_grid as affine_grid
 from .functional.sampling import grid_sample as grid_sample
+from .functional.scattering import scatter_reduce as scatter_reduce
 from .functional.shapes import channel_shuffle as channel_shuffle
 from .functional.shapes import pixel_shuffle as pixel_shuffle
 from .functional.shapes import pixel_unshuffle as pixel_unshuffle
@@ -429,6 +434,8 @@ __all__ = [
     "cosine_similarity",
     "cross_entropy",
     "ctc_loss",
+    "cummax",
+    "cummin",
     "dropout",
     "dropout1d",
     "dropout2d",
@@ -456,6 +463,7 @@ __all__ = [
     "instance_norm",
     "interpolate",
     "kl_div",
+    "kthvalue",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
@@ -494,6 +502,7 @@ __all__ = [
     "rrelu",
     "save_safetensors",
     "scaled_dot_product_attention",
+    "scatter_reduce",
     "selu",
     "sigmoid",
     "silu",
@@ -507,6 +516,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "topk",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",

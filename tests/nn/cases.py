@@ -5,6 +5,7 @@ Inputs are away from kinks and ties, so that differences can be taken; those hav
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -57,6 +58,16 @@ def call_of(
 ) -> Call:
     """Return a call that is differentiated by the arguments `by`; not `smooth` if its gradient is not the slope."""
     return Call(function, Case(args, kwargs, by, smooth), function.__name__, torch_kwargs)
+
+
+def values_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the same name that returns the values alone, and not where they are."""
+
+    @functools.wraps(function)
+    def values(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs).values
+
+    return values
 
 
 ELEMENTWISE = [
@@ -571,6 +582,26 @@ ATTENTION += [
     ),
 ]
 
+_index = np.array([[0, 0, 2, 0], [1, 1, 1, 1]])
+ORDER = [
+    call_of(values_of(nn.topk), distinct_numbers(3, 5), 2),
+    call_of(values_of(nn.topk), distinct_numbers(3, 5), 2, 0, False),
+    call_of(values_of(nn.topk), distinct_numbers(), 1),
+    call_of(values_of(nn.kthvalue), distinct_numbers(3, 5), 2),
+    call_of(values_of(nn.kthvalue), distinct_numbers(3, 5), 3, 0, True),
+    call_of(values_of(nn.cummax), distinct_numbers(3, 5), 1),
+    call_of(values_of(nn.cummin), distinct_numbers(3, 5), 0),
+    *(
+        call_of(
+            nn.scatter_reduce,
+            *(distinct_numbers(2, 3), 1, _index, 0.3 + distinct_numbers(2, 4), reduce),
+            by=(0, 3),
+            include_self=include_self,
+        )
+        for reduce, include_self in [(one, True) for one in ("sum", "prod", "mean", "amax", "amin")] + [("mean", False)]
+    ),
+]
+
 CALLS = [
     *ELEMENTWISE,
     *SOFTMAXES,
@@ -588,4 +619,5 @@ CALLS = [
     *MOVES,
     *SAMPLES,
     *ATTENTION,
+    *ORDER,
 ]

@@ -36,7 +36,7 @@ FUNCTIONS = [
     *("adaptive_avg_pool3d", "adaptive_max_pool3d", "avg_pool3d", "channel_shuffle", "conv3d", "conv_transpose3d"),
     *("fractional_max_pool2d", "fractional_max_pool3d", "local_response_norm", "max_pool3d", "max_unpool1d"),
     *("max_unpool2d", "max_unpool3d", "pixel_shuffle", "pixel_unshuffle", "unfold", "fold", "lp_pool1d"),
-    *("embedding_bag", "grid_sample", "bilinear"),
+    *("embedding_bag", "grid_sample", "bilinear", "topk", "kthvalue", "cummax", "cummin", "scatter_reduce"),
 ]
 MODULES = [
     *("AvgPool1d", "BCELoss", "BatchNorm1d", "BatchNorm2d", "Bilinear", "Conv1d", "Conv2d", "ConvTranspose1d"),

@@ -53,7 +53,7 @@ REFUSING = {
     *("nn.binary_cross_entropy_with_logits", "nn.cross_entropy", "nn.elu", "nn.gelu", "nn.layer_norm"),
     *("nn.leaky_relu", "nn.max_pool2d", "nn.mse_loss", "nn.nll_loss", "nn.relu", "nn.softplus"),
     *("nn.adaptive_max_pool1d", "nn.adaptive_max_pool2d", "nn.batch_norm", "nn.group_norm", "nn.instance_norm"),
-    *("nn.max_pool1d", "nn.rms_norm"),
+    *("nn.max_pool1d", "nn.rms_norm", "nn.topk", "nn.kthvalue", "nn.cummax", "nn.cummin"),
     *("nn.relu6", "nn.hardtanh", "nn.hardsigmoid", "nn.hardswish", "nn.hardshrink", "nn.softshrink", "nn.threshold"),
     *("nn.prelu", "nn.rrelu", "nn.mish", "nn.selu", "nn.celu", "nn.logsigmoid", "nn.softsign"),
     *("nn.huber_loss", "nn.smooth_l1_loss", "nn.binary_cross_entropy", "nn.soft_margin_loss", "nn.kl_div"),
@@ -67,6 +67,8 @@ REFUSING = {
 #: Of complex elements NumPy makes no automatic choice of bins, and takes their weights along one axis alone.
 PARTLY_REFUSING = {"cov", "ediff1d", "gradient", "insert", "interp", "polyfit"}
 PARTLY_REFUSING |= {"histogram", "histogram2d", "histogram_bin_edges", "histogramdd"}
+#: There are no extremes of complex numbers.
+PARTLY_REFUSING |= {"nn.scatter_reduce"}
 #: Those whose results are known up to phases, and those of Hermitian matrices: their calls are complex from the start.
 UP_TO_PHASES = {"eig", "eigh", "eigvalsh", "svd"}
 

@@ -118,15 +118,15 @@ FORMULAS = _by_name(
         ),
         "glu GLU": r"y = a \, \sigma(b), \qquad x = [a, b] \text{ along the axis}",
         # Linear maps, convolutions, windows.
-        "linear Linear": r"y = x W^{\mathsf T} + b",
+        "linear Linear LazyLinear": r"y = x W^{\mathsf T} + b",
         "bilinear Bilinear": r"y_k = x_1^{\mathsf T} W_k \, x_2 + b_k",
         "Identity": r"y = x",
-        "conv1d Conv1d": _CONVOLUTION,
-        "conv2d Conv2d": _CONVOLUTION_2,
-        "conv3d Conv3d": _CONVOLUTION_3,
-        "conv_transpose1d ConvTranspose1d": _TRANSPOSED,
-        "conv_transpose2d ConvTranspose2d": _TRANSPOSED_2,
-        "conv_transpose3d ConvTranspose3d": _TRANSPOSED_3,
+        "conv1d Conv1d LazyConv1d": _CONVOLUTION,
+        "conv2d Conv2d LazyConv2d": _CONVOLUTION_2,
+        "conv3d Conv3d LazyConv3d": _CONVOLUTION_3,
+        "conv_transpose1d ConvTranspose1d LazyConvTranspose1d": _TRANSPOSED,
+        "conv_transpose2d ConvTranspose2d LazyConvTranspose2d": _TRANSPOSED_2,
+        "conv_transpose3d ConvTranspose3d LazyConvTranspose3d": _TRANSPOSED_3,
         "avg_pool1d avg_pool2d avg_pool3d AvgPool1d AvgPool2d AvgPool3d": _AVERAGE,
         "max_pool1d max_pool2d max_pool3d MaxPool1d MaxPool2d MaxPool3d": _MAXIMUM,
         "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d AdaptiveAvgPool1d AdaptiveAvgPool2d "
@@ -185,7 +185,8 @@ FORMULAS = _by_name(
         ),
         # Normalization and distances.
         "batch_norm layer_norm group_norm instance_norm BatchNorm1d BatchNorm2d BatchNorm3d LayerNorm GroupNorm "
-        "InstanceNorm1d InstanceNorm2d InstanceNorm3d": _NORMALIZED,
+        "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d "
+        "LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d": _NORMALIZED,
         "rms_norm RMSNorm": r"y = \frac{x}{\sqrt{\operatorname{mean}(x^2) + \varepsilon}} \cdot w",
         "local_response_norm LocalResponseNorm": (
             r"y_c = x_c \left( k + \frac{\alpha}{\text{size}} \sum_{j = c - \lfloor \text{size} / 2 \rfloor}^{c + "
@@ -385,6 +386,7 @@ WITHOUT = frozenset(
         "ReplicationPad3d",
         "Sequential",
         "Unflatten",
+        "UninitializedParameter",
         "Upsample",
         "UpsamplingBilinear2d",
         "UpsamplingNearest2d",

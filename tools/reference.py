@@ -60,6 +60,7 @@ KINDS = {
     "distances": "Distances",
     "shapes": "Shapes, padding and resizing",
     "order_statistics": "Order and indices",
+    "lazy": "Lazy layers",
     "weights": "Files of weights",
 }
 #: Files that share the page of another.
@@ -72,6 +73,7 @@ _SHARED = {
     "sampling": "shapes",
     "scattering": "order_statistics",
     "transformer": "attention",
+    "uninitialized": "lazy",
     "unpooling": "pooling",
 }
 

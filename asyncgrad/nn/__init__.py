@@ -6,6 +6,7 @@ PyTorch's `dim` is called `axis` in functions, as in NumPy. Random numbers come 
 
 from typing import TYPE_CHECKING
 
+from ..core.arrays.uninitialized import UninitializedParameter as UninitializedParameter
 from ..core.settings.lazy import name_advisor
 from . import init as init
 from . import utils as utils
@@ -172,6 +173,19 @@ from .modules.embeddings import Embedding as Embedding
 from .modules.embeddings import EmbeddingBag as EmbeddingBag
 from .modules.folding import Fold as Fold
 from .modules.folding import Unfold as Unfold
+from .modules.lazy import LazyBatchNorm1d as LazyBatchNorm1d
+from .modules.lazy import LazyBatchNorm2d as LazyBatchNorm2d
+from .modules.lazy import LazyBatchNorm3d as LazyBatchNorm3d
+from .modules.lazy import LazyConv1d as LazyConv1d
+from .modules.lazy import LazyConv2d as LazyConv2d
+from .modules.lazy import LazyConv3d as LazyConv3d
+from .modules.lazy import LazyConvTranspose1d as LazyConvTranspose1d
+from .modules.lazy import LazyConvTranspose2d as LazyConvTranspose2d
+from .modules.lazy import LazyConvTranspose3d as LazyConvTranspose3d
+from .modules.lazy import LazyInstanceNorm1d as LazyInstanceNorm1d
+from .modules.lazy import LazyInstanceNorm2d as LazyInstanceNorm2d
+from .modules.lazy import LazyInstanceNorm3d as LazyInstanceNorm3d
+from .modules.lazy import LazyLinear as LazyLinear
 from .modules.linear import Bilinear as Bilinear
 from .modules.linear import Identity as Identity
 from .modules.linear import Linear as Linear
@@ -335,6 +349,19 @@ __all__ = [
     "LSTM",
     "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
     "LocalResponseNorm",
@@ -401,6 +428,7 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",

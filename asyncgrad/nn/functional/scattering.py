@@ -103,8 +103,9 @@ def _places(target: tuple[int, ...], source: Any, axis: Any, index: Any) -> tupl
     )
     if not fits and index.size:
         raise ArgumentError(
-            f"scatter_reduce takes an index with as many axes as input, none longer than that of src, nor, but for axis "
-            f"{axis}, than that of input; its shape is {index.shape}, that of src {source.shape}, of input {target}"
+            f"scatter_reduce takes an index with as many axes as input, none longer than that of src, nor, but for "
+            f"axis {axis}, than that of input; its shape is {index.shape}, that of src {source.shape}, and that of "
+            f"input {target}"
         )
     if index.size and not 0 <= index.min() <= index.max() < lengths[axis]:
         worst = index.min() if index.min() < 0 else index.max()

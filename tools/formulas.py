@@ -202,7 +202,7 @@ FORMULAS = _by_name(
         "scaled_dot_product_attention": (
             r"y = \operatorname{softmax}\left(\frac{Q K^{\mathsf T}}{\sqrt{d}} + \text{mask}\right) V"
         ),
-        "MultiheadAttention": (
+        "MultiheadAttention multi_head_attention_forward": (
             r"\begin{aligned} y &= [\text{head}_1, \ldots, \text{head}_h] \, W_O^{\mathsf T} + b_O \\ \text{head}_i &= "
             r"\operatorname{softmax}\left(\frac{Q_i K_i^{\mathsf T}}{\sqrt{d / h}} + \text{mask}\right) V_i "
             r"\end{aligned}"
@@ -266,6 +266,11 @@ FORMULAS = _by_name(
         ),
         "triplet_margin_loss triplet_margin_with_distance_loss TripletMarginLoss TripletMarginWithDistanceLoss": (
             r"\ell = \max(0, \text{margin} + d(\text{anchor}, \text{positive}) - d(\text{anchor}, \text{negative}))"
+        ),
+        "AdaptiveLogSoftmaxWithLoss": (
+            r"\text{output} = \log p(\text{target}), \qquad p(k) = \begin{cases} \operatorname{softmax}(h)_k & k "
+            r"\text{ is frequent} \\ \operatorname{softmax}(h)_{c} \, \operatorname{softmax}(t_c)_{k} & k \text{ is in "
+            r"cluster } c \end{cases}"
         ),
         "ctc_loss CTCLoss": (
             r"\ell = -\log \sum_{\pi} \prod_{s} e^{x_{s, \pi_s}}, \qquad \pi \text{ each path that, without "

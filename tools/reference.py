@@ -65,9 +65,11 @@ KINDS = {
 }
 #: Files that share the page of another.
 _SHARED = {
+    "adaptive": "losses",
     "alignments": "losses",
     "backward_hooks": "module",
     "folding": "shapes",
+    "multi_head": "attention",
     "parameters": "module",
     "resizing": "shapes",
     "sampling": "shapes",

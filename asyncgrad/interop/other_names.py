@@ -199,6 +199,7 @@ ANYWHERE = {
     ),
     "initializers": "ag.nn.init",
     "swish": "ag.nn.silu",
+    "CrossMapLRN2d": "ag.nn.LocalResponseNorm",
     "log_sigmoid": "ag.nn.logsigmoid",
     "hard_tanh": "ag.nn.hardtanh",
     "MLP": "ag.nn.Sequential(ag.nn.Linear(2, 8), ag.nn.ReLU(), ag.nn.Linear(8, 1))",

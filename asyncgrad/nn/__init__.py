@@ -82,6 +82,7 @@ from .functional.losses import smooth_l1_loss as smooth_l1_loss
 from .functional.losses import soft_margin_loss as soft_margin_loss
 from .functional.losses import triplet_margin_loss as triplet_margin_loss
 from .functional.losses import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
+from .functional.multi_head import multi_head_attention_forward as multi_head_attention_forward
 from .functional.normalization import batch_norm as batch_norm
 from .functional.normalization import group_norm as group_norm
 from .functional.normalization import instance_norm as instance_norm
@@ -148,6 +149,7 @@ from .modules.activations import Softsign as Softsign
 from .modules.activations import Tanh as Tanh
 from .modules.activations import Tanhshrink as Tanhshrink
 from .modules.activations import Threshold as Threshold
+from .modules.adaptive import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
 from .modules.alignments import CTCLoss as CTCLoss
 from .modules.attention import MultiheadAttention as MultiheadAttention
 from .modules.containers import ModuleDict as ModuleDict
@@ -282,6 +284,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -512,6 +515,7 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",

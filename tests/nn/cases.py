@@ -60,14 +60,14 @@ def call_of(
     return Call(function, Case(args, kwargs, by, smooth), function.__name__, torch_kwargs)
 
 
-def values_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the same name that returns the values alone, and not where they are."""
+def first_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the same name that returns the first of its results alone."""
 
     @functools.wraps(function)
-    def values(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs).values
+    def first(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)[0]
 
-    return values
+    return first
 
 
 ELEMENTWISE = [
@@ -584,13 +584,13 @@ ATTENTION += [
 
 _index = np.array([[0, 0, 2, 0], [1, 1, 1, 1]])
 ORDER = [
-    call_of(values_of(nn.topk), distinct_numbers(3, 5), 2),
-    call_of(values_of(nn.topk), distinct_numbers(3, 5), 2, 0, False),
-    call_of(values_of(nn.topk), distinct_numbers(), 1),
-    call_of(values_of(nn.kthvalue), distinct_numbers(3, 5), 2),
-    call_of(values_of(nn.kthvalue), distinct_numbers(3, 5), 3, 0, True),
-    call_of(values_of(nn.cummax), distinct_numbers(3, 5), 1),
-    call_of(values_of(nn.cummin), distinct_numbers(3, 5), 0),
+    call_of(first_of(nn.topk), distinct_numbers(3, 5), 2),
+    call_of(first_of(nn.topk), distinct_numbers(3, 5), 2, 0, False),
+    call_of(first_of(nn.topk), distinct_numbers(), 1),
+    call_of(first_of(nn.kthvalue), distinct_numbers(3, 5), 2),
+    call_of(first_of(nn.kthvalue), distinct_numbers(3, 5), 3, 0, True),
+    call_of(first_of(nn.cummax), distinct_numbers(3, 5), 1),
+    call_of(first_of(nn.cummin), distinct_numbers(3, 5), 0),
     *(
         call_of(
             nn.scatter_reduce,
@@ -599,6 +599,26 @@ ORDER = [
             include_self=include_self,
         )
         for reduce, include_self in [(one, True) for one in ("sum", "prod", "mean", "amax", "amin")] + [("mean", False)]
+    ),
+]
+HEADS = [
+    call_of(
+        first_of(nn.multi_head_attention_forward),
+        *(away_from_zero(3, 2, 4), away_from_zero(4, 2, 4), away_from_zero(4, 2, 4), 4, 2),
+        *(away_from_zero(12, 4), away_from_zero(12), away_from_zero(1, 1, 4), away_from_zero(1, 1, 4), True, 0.0),
+        *(away_from_zero(4, 4), away_from_zero(4)),
+        by=(0, 1, 2, 5, 6, 7, 8, 11, 12),
+        attn_mask=np.array([[False, True, False, False], [True, False, False, True], [False, False, False, False]]),
+    ),
+    call_of(
+        first_of(nn.multi_head_attention_forward),
+        *(away_from_zero(3, 2, 4), away_from_zero(4, 2, 3), away_from_zero(4, 2, 5), 4, 2, None, None, None, None),
+        *(False, 0.5, away_from_zero(4, 4), None, False),
+        by=(0, 1, 2, 11, "q_proj_weight", "k_proj_weight", "v_proj_weight"),
+        use_separate_proj_weight=True,
+        q_proj_weight=away_from_zero(4, 4),
+        k_proj_weight=away_from_zero(4, 3),
+        v_proj_weight=away_from_zero(4, 5),
     ),
 ]
 
@@ -620,4 +640,5 @@ CALLS = [
     *SAMPLES,
     *ATTENTION,
     *ORDER,
+    *HEADS,
 ]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.values import as_like
+from ...core.ops.single_precision import arrays_in_single
 from ...core.settings.arguments import number, truth, whole_number
 from ...errors import ArgumentError
 from ..shared.arguments import array_of
@@ -43,6 +45,7 @@ class Heads(NamedTuple):
     values: Any = None
 
 
+@arrays_in_single
 def multi_head_attention_forward(
     query: Tensor | np.ndarray,
     key: Tensor | np.ndarray,
@@ -140,9 +143,9 @@ def multi_head_attention_forward(
         static_v,
     )
     return attend_by_heads(
+        *(query, key, value),
         name,
         heads,
-        (query, key, value),
         (attn_mask, key_padding_mask, truth(is_causal, "is_causal")),
         number(dropout_p, "dropout_p") if truth(training, "training") else 0.0,
         lambda joined: linear(joined, out_proj_weight, out_proj_bias),
@@ -169,10 +172,13 @@ def _sizes(function: str, weights: Any, features: int) -> tuple[int, int, int]:
     raise ArgumentError(f"{function} takes {expected}, not {', '.join(map(str, shapes))}")
 
 
+@on_device_of_arguments
 def attend_by_heads(
+    query: Any,
+    key: Any,
+    value: Any,
     function: str,
     heads: Heads,
-    arrays: tuple[Any, Any, Any],
     masks: tuple[Any, Any, bool],
     dropout_p: float,
     project: Callable[[Any], Any],
@@ -184,9 +190,11 @@ def attend_by_heads(
     """Return what `multi_head_attention_forward` does.
 
     Args:
+        query: as there.
+        key: as there.
+        value: as there.
         function: the caller, for errors.
         heads: what they do.
-        arrays: the query, the key and the value.
         masks: `attn_mask`, `key_padding_mask` and `is_causal`.
         dropout_p: the probability with which a weight is dropped.
         project: the last linear map.
@@ -194,8 +202,7 @@ def attend_by_heads(
         need_weights: whether the weights are returned.
         averages: whether they are those of all heads together.
     """
-    is_single = _check(function, heads.sizes, arrays, is_batch_first)
-    query, key, value = arrays
+    is_single = _check(function, heads.sizes, (query, key, value), is_batch_first)
     if is_single:
         query, key, value = (np.expand_dims(one, 0) for one in (query, key, value))
     elif not is_batch_first:

@@ -156,9 +156,9 @@ class MultiheadAttention(Module):
             self.add_zero_attn,
         )
         return attend_by_heads(
+            *(query, key, value),
             "MultiheadAttention",
             heads,
-            (query, key, value),
             (attn_mask, key_padding_mask, truth(is_causal, "is_causal")),
             self.dropout if self.training else 0.0,
             self.out_proj,

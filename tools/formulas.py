@@ -118,15 +118,15 @@ FORMULAS = _by_name(
         ),
         "glu GLU": r"y = a \, \sigma(b), \qquad x = [a, b] \text{ along the axis}",
         # Linear maps, convolutions, windows.
-        "linear Linear": r"y = x W^{\mathsf T} + b",
+        "linear Linear LazyLinear": r"y = x W^{\mathsf T} + b",
         "bilinear Bilinear": r"y_k = x_1^{\mathsf T} W_k \, x_2 + b_k",
         "Identity": r"y = x",
-        "conv1d Conv1d": _CONVOLUTION,
-        "conv2d Conv2d": _CONVOLUTION_2,
-        "conv3d Conv3d": _CONVOLUTION_3,
-        "conv_transpose1d ConvTranspose1d": _TRANSPOSED,
-        "conv_transpose2d ConvTranspose2d": _TRANSPOSED_2,
-        "conv_transpose3d ConvTranspose3d": _TRANSPOSED_3,
+        "conv1d Conv1d LazyConv1d": _CONVOLUTION,
+        "conv2d Conv2d LazyConv2d": _CONVOLUTION_2,
+        "conv3d Conv3d LazyConv3d": _CONVOLUTION_3,
+        "conv_transpose1d ConvTranspose1d LazyConvTranspose1d": _TRANSPOSED,
+        "conv_transpose2d ConvTranspose2d LazyConvTranspose2d": _TRANSPOSED_2,
+        "conv_transpose3d ConvTranspose3d LazyConvTranspose3d": _TRANSPOSED_3,
         "avg_pool1d avg_pool2d avg_pool3d AvgPool1d AvgPool2d AvgPool3d": _AVERAGE,
         "max_pool1d max_pool2d max_pool3d MaxPool1d MaxPool2d MaxPool3d": _MAXIMUM,
         "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d AdaptiveAvgPool1d AdaptiveAvgPool2d "
@@ -173,9 +173,20 @@ FORMULAS = _by_name(
             r"y_k = \frac{1}{|B_k|} \sum_{i \in B_k} W_{\text{input}_i}, \qquad B_k \text{ the bag } k"
         ),
         "one_hot": r"y_{i,k} = \begin{cases} 1 & k = \text{labels}_i \\ 0 & \text{otherwise} \end{cases}",
+        "topk": (
+            r"\text{values}_i = x_{\text{indices}_i}, \qquad x_{\text{indices}_1} \ge x_{\text{indices}_2} \ge \ldots "
+            r"\ge x_{\text{indices}_k} \ge \text{all others}"
+        ),
+        "kthvalue": r"y = x_{(k)}, \qquad x_{(1)} \le x_{(2)} \le \ldots \le x_{(n)}",
+        "cummax": r"y_i = \max(x_1, \ldots, x_i)",
+        "cummin": r"y_i = \min(x_1, \ldots, x_i)",
+        "scatter_reduce": (
+            r"y_k = \text{reduce}\left(\{\text{input}_k\} \cup \{\text{src}_i : \text{index}_i = k\}\right)"
+        ),
         # Normalization and distances.
         "batch_norm layer_norm group_norm instance_norm BatchNorm1d BatchNorm2d BatchNorm3d LayerNorm GroupNorm "
-        "InstanceNorm1d InstanceNorm2d InstanceNorm3d": _NORMALIZED,
+        "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d "
+        "LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d": _NORMALIZED,
         "rms_norm RMSNorm": r"y = \frac{x}{\sqrt{\operatorname{mean}(x^2) + \varepsilon}} \cdot w",
         "local_response_norm LocalResponseNorm": (
             r"y_c = x_c \left( k + \frac{\alpha}{\text{size}} \sum_{j = c - \lfloor \text{size} / 2 \rfloor}^{c + "
@@ -191,7 +202,7 @@ FORMULAS = _by_name(
         "scaled_dot_product_attention": (
             r"y = \operatorname{softmax}\left(\frac{Q K^{\mathsf T}}{\sqrt{d}} + \text{mask}\right) V"
         ),
-        "MultiheadAttention": (
+        "MultiheadAttention multi_head_attention_forward": (
             r"\begin{aligned} y &= [\text{head}_1, \ldots, \text{head}_h] \, W_O^{\mathsf T} + b_O \\ \text{head}_i &= "
             r"\operatorname{softmax}\left(\frac{Q_i K_i^{\mathsf T}}{\sqrt{d / h}} + \text{mask}\right) V_i "
             r"\end{aligned}"
@@ -255,6 +266,11 @@ FORMULAS = _by_name(
         ),
         "triplet_margin_loss triplet_margin_with_distance_loss TripletMarginLoss TripletMarginWithDistanceLoss": (
             r"\ell = \max(0, \text{margin} + d(\text{anchor}, \text{positive}) - d(\text{anchor}, \text{negative}))"
+        ),
+        "AdaptiveLogSoftmaxWithLoss": (
+            r"\text{output} = \log p(\text{target}), \qquad p(k) = \begin{cases} \operatorname{softmax}(h)_k & k "
+            r"\text{ is frequent} \\ \operatorname{softmax}(h)_{c} \, \operatorname{softmax}(t_c)_{k} & k \text{ is in "
+            r"cluster } c \end{cases}"
         ),
         "ctc_loss CTCLoss": (
             r"\ell = -\log \sum_{\pi} \prod_{s} e^{x_{s, \pi_s}}, \qquad \pi \text{ each path that, without "
@@ -375,6 +391,7 @@ WITHOUT = frozenset(
         "ReplicationPad3d",
         "Sequential",
         "Unflatten",
+        "UninitializedParameter",
         "Upsample",
         "UpsamplingBilinear2d",
         "UpsamplingNearest2d",

@@ -59,17 +59,23 @@ KINDS = {
     "losses": "Losses",
     "distances": "Distances",
     "shapes": "Shapes, padding and resizing",
+    "order_statistics": "Order and indices",
+    "lazy": "Lazy layers",
     "weights": "Files of weights",
 }
 #: Files that share the page of another.
 _SHARED = {
+    "adaptive": "losses",
     "alignments": "losses",
     "backward_hooks": "module",
     "folding": "shapes",
+    "multi_head": "attention",
     "parameters": "module",
     "resizing": "shapes",
     "sampling": "shapes",
+    "scattering": "order_statistics",
     "transformer": "attention",
+    "uninitialized": "lazy",
     "unpooling": "pooling",
 }
 

@@ -6,6 +6,7 @@ PyTorch's `dim` is called `axis` in functions, as in NumPy. Random numbers come 
 
 from typing import TYPE_CHECKING
 
+from ..core.arrays.uninitialized import UninitializedParameter as UninitializedParameter
 from ..core.settings.lazy import name_advisor
 from . import init as init
 from . import utils as utils
@@ -81,12 +82,17 @@ from .functional.losses import smooth_l1_loss as smooth_l1_loss
 from .functional.losses import soft_margin_loss as soft_margin_loss
 from .functional.losses import triplet_margin_loss as triplet_margin_loss
 from .functional.losses import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
+from .functional.multi_head import multi_head_attention_forward as multi_head_attention_forward
 from .functional.normalization import batch_norm as batch_norm
 from .functional.normalization import group_norm as group_norm
 from .functional.normalization import instance_norm as instance_norm
 from .functional.normalization import layer_norm as layer_norm
 from .functional.normalization import local_response_norm as local_response_norm
 from .functional.normalization import rms_norm as rms_norm
+from .functional.order_statistics import cummax as cummax
+from .functional.order_statistics import cummin as cummin
+from .functional.order_statistics import kthvalue as kthvalue
+from .functional.order_statistics import topk as topk
 from .functional.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from .functional.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from .functional.pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
@@ -106,6 +112,7 @@ from .functional.resizing import interpolate as interpolate
 from .functional.resizing import pad as pad
 from .functional.sampling import affine_grid as affine_grid
 from .functional.sampling import grid_sample as grid_sample
+from .functional.scattering import scatter_reduce as scatter_reduce
 from .functional.shapes import channel_shuffle as channel_shuffle
 from .functional.shapes import pixel_shuffle as pixel_shuffle
 from .functional.shapes import pixel_unshuffle as pixel_unshuffle
@@ -142,6 +149,7 @@ from .modules.activations import Softsign as Softsign
 from .modules.activations import Tanh as Tanh
 from .modules.activations import Tanhshrink as Tanhshrink
 from .modules.activations import Threshold as Threshold
+from .modules.adaptive import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
 from .modules.alignments import CTCLoss as CTCLoss
 from .modules.attention import MultiheadAttention as MultiheadAttention
 from .modules.containers import ModuleDict as ModuleDict
@@ -167,6 +175,19 @@ from .modules.embeddings import Embedding as Embedding
 from .modules.embeddings import EmbeddingBag as EmbeddingBag
 from .modules.folding import Fold as Fold
 from .modules.folding import Unfold as Unfold
+from .modules.lazy import LazyBatchNorm1d as LazyBatchNorm1d
+from .modules.lazy import LazyBatchNorm2d as LazyBatchNorm2d
+from .modules.lazy import LazyBatchNorm3d as LazyBatchNorm3d
+from .modules.lazy import LazyConv1d as LazyConv1d
+from .modules.lazy import LazyConv2d as LazyConv2d
+from .modules.lazy import LazyConv3d as LazyConv3d
+from .modules.lazy import LazyConvTranspose1d as LazyConvTranspose1d
+from .modules.lazy import LazyConvTranspose2d as LazyConvTranspose2d
+from .modules.lazy import LazyConvTranspose3d as LazyConvTranspose3d
+from .modules.lazy import LazyInstanceNorm1d as LazyInstanceNorm1d
+from .modules.lazy import LazyInstanceNorm2d as LazyInstanceNorm2d
+from .modules.lazy import LazyInstanceNorm3d as LazyInstanceNorm3d
+from .modules.lazy import LazyLinear as LazyLinear
 from .modules.linear import Bilinear as Bilinear
 from .modules.linear import Identity as Identity
 from .modules.linear import Linear as Linear
@@ -263,6 +284,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -330,6 +352,19 @@ __all__ = [
     "LSTM",
     "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
     "LocalResponseNorm",
@@ -396,6 +431,7 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
@@ -429,6 +465,8 @@ __all__ = [
     "cosine_similarity",
     "cross_entropy",
     "ctc_loss",
+    "cummax",
+    "cummin",
     "dropout",
     "dropout1d",
     "dropout2d",
@@ -456,6 +494,7 @@ __all__ = [
     "instance_norm",
     "interpolate",
     "kl_div",
+    "kthvalue",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
@@ -476,6 +515,7 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
@@ -494,6 +534,7 @@ __all__ = [
     "rrelu",
     "save_safetensors",
     "scaled_dot_product_attention",
+    "scatter_reduce",
     "selu",
     "sigmoid",
     "silu",
@@ -507,6 +548,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "topk",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.interception import on_device_of
+from ..core.arrays.uninitialized import UninitializedParameter
 from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import must_be
 from ..core.tensor import Tensor
@@ -78,7 +79,7 @@ class ParameterTree:
             seen: set[int] = set()
             self.kept = []
             for index, (leaf, is_in_model) in enumerate(zip(leaves, flags, strict=True)):
-                if not is_in_model or (isinstance(leaf, Tensor) and id(leaf) not in seen):
+                if not is_in_model or (isinstance(leaf, (Tensor, UninitializedParameter)) and id(leaf) not in seen):
                     self.kept.append(index)
                 seen.add(id(leaf))
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.arrays.hooks import RemovableHandle
 from ..core.arrays.interception import on_device_of
+from ..core.arrays.uninitialized import UninitializedParameter, uninitialized_error
 from ..core.arrays.values import is_device_array, is_writeable, raw
 from ..core.engine.device import moved_to
 from ..core.engine.offloading import call_on_worker
@@ -626,6 +627,8 @@ def _are_groups(params: Any) -> bool:
 
 
 def _check_param(which: str, param: Any) -> None:
+    if isinstance(param, UninitializedParameter):
+        raise uninitialized_error(which)
     if not isinstance(param, Tensor):
         raise ArgumentTypeError(must_be(which, "a Tensor", param))
     if param.grad_fn is not None:

@@ -5,6 +5,7 @@ Inputs are away from kinks and ties, so that differences can be taken; those hav
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -57,6 +58,16 @@ def call_of(
 ) -> Call:
     """Return a call that is differentiated by the arguments `by`; not `smooth` if its gradient is not the slope."""
     return Call(function, Case(args, kwargs, by, smooth), function.__name__, torch_kwargs)
+
+
+def first_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the same name that returns the first of its results alone."""
+
+    @functools.wraps(function)
+    def first(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)[0]
+
+    return first
 
 
 ELEMENTWISE = [
@@ -571,6 +582,46 @@ ATTENTION += [
     ),
 ]
 
+_index = np.array([[0, 0, 2, 0], [1, 1, 1, 1]])
+ORDER = [
+    call_of(first_of(nn.topk), distinct_numbers(3, 5), 2),
+    call_of(first_of(nn.topk), distinct_numbers(3, 5), 2, 0, False),
+    call_of(first_of(nn.topk), distinct_numbers(), 1),
+    call_of(first_of(nn.kthvalue), distinct_numbers(3, 5), 2),
+    call_of(first_of(nn.kthvalue), distinct_numbers(3, 5), 3, 0, True),
+    call_of(first_of(nn.cummax), distinct_numbers(3, 5), 1),
+    call_of(first_of(nn.cummin), distinct_numbers(3, 5), 0),
+    *(
+        call_of(
+            nn.scatter_reduce,
+            *(distinct_numbers(2, 3), 1, _index, 0.3 + distinct_numbers(2, 4), reduce),
+            by=(0, 3),
+            include_self=include_self,
+        )
+        for reduce, include_self in [(one, True) for one in ("sum", "prod", "mean", "amax", "amin")] + [("mean", False)]
+    ),
+]
+HEADS = [
+    call_of(
+        first_of(nn.multi_head_attention_forward),
+        *(away_from_zero(3, 2, 4), away_from_zero(4, 2, 4), away_from_zero(4, 2, 4), 4, 2),
+        *(away_from_zero(12, 4), away_from_zero(12), away_from_zero(1, 1, 4), away_from_zero(1, 1, 4), True, 0.0),
+        *(away_from_zero(4, 4), away_from_zero(4)),
+        by=(0, 1, 2, 5, 6, 7, 8, 11, 12),
+        attn_mask=np.array([[False, True, False, False], [True, False, False, True], [False, False, False, False]]),
+    ),
+    call_of(
+        first_of(nn.multi_head_attention_forward),
+        *(away_from_zero(3, 2, 4), away_from_zero(4, 2, 3), away_from_zero(4, 2, 5), 4, 2, None, None, None, None),
+        *(False, 0.5, away_from_zero(4, 4), None, False),
+        by=(0, 1, 2, 11, "q_proj_weight", "k_proj_weight", "v_proj_weight"),
+        use_separate_proj_weight=True,
+        q_proj_weight=away_from_zero(4, 4),
+        k_proj_weight=away_from_zero(4, 3),
+        v_proj_weight=away_from_zero(4, 5),
+    ),
+]
+
 CALLS = [
     *ELEMENTWISE,
     *SOFTMAXES,
@@ -588,4 +639,6 @@ CALLS = [
     *MOVES,
     *SAMPLES,
     *ATTENTION,
+    *ORDER,
+    *HEADS,
 ]

@@ -36,7 +36,8 @@ FUNCTIONS = [
     *("adaptive_avg_pool3d", "adaptive_max_pool3d", "avg_pool3d", "channel_shuffle", "conv3d", "conv_transpose3d"),
     *("fractional_max_pool2d", "fractional_max_pool3d", "local_response_norm", "max_pool3d", "max_unpool1d"),
     *("max_unpool2d", "max_unpool3d", "pixel_shuffle", "pixel_unshuffle", "unfold", "fold", "lp_pool1d"),
-    *("embedding_bag", "grid_sample", "bilinear"),
+    *("embedding_bag", "grid_sample", "bilinear", "topk", "kthvalue", "cummax", "cummin", "scatter_reduce"),
+    "multi_head_attention_forward",
 ]
 MODULES = [
     *("AvgPool1d", "BCELoss", "BatchNorm1d", "BatchNorm2d", "Bilinear", "Conv1d", "Conv2d", "ConvTranspose1d"),
@@ -63,6 +64,7 @@ REASONS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
     "batch_norm": lambda args, options: args[0].ndim < 2,
     # Dropout draws its own numbers.
     "scaled_dot_product_attention": lambda args, options: bool(options.get("dropout_p")),
+    "multi_head_attention_forward": lambda args, options: bool(args[10]) and options.get("training", True),
     # Its exponential overflows in float16.
     "soft_margin_loss": lambda args, options: args[0].element_size() == 2,
     # Its gradient of float16 is rounded where that of a norm of order 1/2 or -1 has no digits.

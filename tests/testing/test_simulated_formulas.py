@@ -28,7 +28,7 @@ MIXED = {"matmul", "var"}
 REFUSED_BESIDE = "and a NumPy array of shape|and a list"
 #: These shift the exponents of an ndarray only where they are large, and those of other arrays always: to ask whether
 #: they are large would be to wait for the device.
-SHIFTED = {"scaled_dot_product_attention", "softmax", "softmin"}
+SHIFTED = {"multi_head_attention_forward", "scaled_dot_product_attention", "softmax", "softmin"}
 #: These add up products of an ndarray as a dot product, which rounds otherwise than the sum of them.
 ADDED_AS_PRODUCTS = {"batch_norm", "group_norm", "instance_norm", "rms_norm"}
 #: The gradient of a product divides it by each element only on the host, where it can be asked whether one is 0. For

@@ -31,6 +31,8 @@ EAGER = {
     # The lengths of the sequences, and where the bags begin, say how much is computed.
     "nn ctc_loss": {0},
     "nn embedding_bag": {0, 1, 2, 3},
+    # The indices say how often neighbours are multiplied, and what is left out.
+    "nn scatter_reduce": {1, 5},
 }
 
 ALL: dict[str, tuple[Callable[..., Any], list[Case]]] = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core.arrays.hooks import HookList, RemovableHandle
 from ...core.arrays.interception import on_device_of
+from ...core.arrays.uninitialized import UninitializedParameter
 from ...core.graph.html import panel, table
 from ...core.graph.saved_hooks import prepare_write
 from ...core.settings.arguments import describe, must_be, truth
@@ -475,7 +476,8 @@ class Module:
         for path, module in hooked:
             module._run_state_hooks("before state", prefix + path, keep_vars)
         found: dict[str, Any] = {
-            prefix + path: tensor if keep_vars else tensor.detach().copy() for path, tensor in self._state().items()
+            prefix + path: tensor if keep_vars or _is_lazy(tensor) else tensor.detach().copy()
+            for path, tensor in self._state().items()
         }
         for path, module in self._extra_states():
             found[prefix + path] = module.get_extra_state()
@@ -501,6 +503,7 @@ class Module:
 
         Args:
             state_dict: tensors or arrays by path; also those of PyTorch. Of a tensor in two places, one path is enough.
+                A lazy layer that has not been called becomes one with the shapes that they have.
             strict: whether all keys must match. Otherwise those that do not are left out.
 
         Returns:
@@ -524,23 +527,16 @@ class Module:
             state_dict = dict(state_dict)
         for path, module in hooked:
             module._run_state_hooks("before load", state_dict, path, {}, strict, *named, problems)
-        own, extra = self._state(), dict(self._extra_states())
-        # A tensor in two places is also loaded by one of its paths: files of PyTorch's models have no more.
-        loaded = {id(tensor) for path, tensor in own.items() if path in state_dict}
-        missing = [path for path, tensor in own.items() if id(tensor) not in loaded]
-        missing += [path for path in extra if path not in state_dict] + named[0]
-        found = IncompatibleKeys(missing, [*(set(state_dict) - set(own) - set(extra))])
-        found.unexpected_keys.sort(key=list(state_dict).index)
-        found.unexpected_keys.extend(named[1])
-        tensors = {path: value for path, value in state_dict.items() if path not in extra}
-        arrays, unfitting = fitting_arrays(own, tensors, "the state dict")
-        problems += unfitting
-        if truth(strict, "strict"):
-            problems += [f"{path} is missing" for path in found.missing_keys]
-            problems += [f"{path} is unexpected" for path in found.unexpected_keys]
-        if problems:
-            shown = "; ".join(problems[:10]) + ("; ..." if len(problems) > 10 else "")
-            raise ArgumentError(f"the state dict does not fit {type(self).__name__}, and nothing was loaded: {shown}")
+        lazy: list[tuple[Module, type, dict[str, Any]]] = []
+        try:
+            self._initialize_lazy(state_dict, lazy)
+            own, extra, arrays, found = self._matched(state_dict, truth(strict, "strict"), named, problems)
+        except BaseException:
+            for module, kind, attributes in lazy:
+                object.__setattr__(module, "__class__", kind)
+                vars(module).clear()
+                vars(module).update(attributes)
+            raise
         for path, array in arrays.items():
             tensor = own[path]
             prepare_write(tensor)
@@ -552,6 +548,44 @@ class Module:
         for _, module in hooked:
             module._run_state_hooks("after load", found)
         return found
+
+    def _initialize_lazy(self, state_dict: Mapping[str, Any], found: list[tuple[Module, type, dict[str, Any]]]) -> None:
+        """Give the tensors of lazy layers the shapes in a state dict; append these layers with what they were."""
+        for path, module in self.named_modules(remove_duplicate=False):
+            if any(map(_is_lazy, vars(module).values())):
+                found.append((module, type(module), dict(vars(module))))
+                entries = {name: state_dict.get(f"{path}.{name}" if path else name) for name in vars(module)}
+                shapes = {name: getattr(entry, "shape", None) for name, entry in entries.items()}
+                module._initialize_by({name: tuple(shape) for name, shape in shapes.items() if shape is not None})
+
+    def _initialize_by(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Make the tensors of a lazy layer, if those in a state dict tell their shapes; for such layers to define."""
+
+    def _matched(
+        self, state_dict: Mapping[str, Any], strict: bool, named: tuple[list[str], list[str]], problems: list[str]
+    ) -> tuple[dict[str, Tensor], dict[str, Module], dict[str, Any], IncompatibleKeys]:
+        """Return the state, the modules with an extra one, the arrays to load by path, and which keys do not match."""
+        own, extra = self._state(), dict(self._extra_states())
+        # A tensor in two places is also loaded by one of its paths: files of PyTorch's models have no more.
+        loaded = {id(tensor) for path, tensor in own.items() if path in state_dict}
+        missing = [path for path, tensor in own.items() if id(tensor) not in loaded]
+        missing += [path for path in extra if path not in state_dict] + named[0]
+        found = IncompatibleKeys(missing, [*(set(state_dict) - set(own) - set(extra))])
+        found.unexpected_keys.sort(key=list(state_dict).index)
+        found.unexpected_keys.extend(named[1])
+        lazy = {path for path, tensor in own.items() if _is_lazy(tensor)}
+        problems += [f"{path} has no shape yet" for path in lazy if not _is_lazy(state_dict.get(path, own[path]))]
+        tensors = {path: value for path, value in state_dict.items() if path not in extra}
+        shaped = {path: tensor for path, tensor in own.items() if path not in lazy}
+        arrays, unfitting = fitting_arrays(shaped, tensors, "the state dict")
+        problems += unfitting
+        if strict:
+            problems += [f"{path} is missing" for path in found.missing_keys]
+            problems += [f"{path} is unexpected" for path in found.unexpected_keys]
+        if problems:
+            shown = "; ".join(problems[:10]) + ("; ..." if len(problems) > 10 else "")
+            raise ArgumentError(f"the state dict does not fit {type(self).__name__}, and nothing was loaded: {shown}")
+        return own, extra, arrays, found
 
     def _extra_states(self) -> Iterator[tuple[str, Module]]:
         """Yield the modules with an extra state, by the path of that."""
@@ -664,6 +698,8 @@ class Module:
         moved: dict[int, Tensor] = {}
 
         def move(value: Any) -> Any:
+            if isinstance(value, UninitializedParameter):
+                return value.moved(device, None if kind is None else _wanted(value.dtype, kind))
             if not isinstance(value, Tensor):
                 return value
             if id(value) not in moved:
@@ -1084,6 +1120,10 @@ def _is_leaf_of_module(value: Any) -> bool:
     return value is None or isinstance(value, Module)
 
 
+def _is_lazy(value: Any) -> bool:
+    return isinstance(value, UninitializedParameter)
+
+
 def _is_module(value: Any) -> bool:
     return isinstance(value, Module)
 
@@ -1094,7 +1134,7 @@ _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 def _holds_parts(value: Any) -> bool:
     """Tell whether an attribute is a tensor, a module, or a container of some."""
-    if isinstance(value, (Tensor, Module)):
+    if isinstance(value, (Tensor, Module, UninitializedParameter)):
         return True
     if type(value) in _PLAIN or container_type(type(value)) is None:
         return False
@@ -1137,8 +1177,7 @@ def _moved(tensor: Tensor, device: Any, dtype: np.dtype | None) -> Tensor:
         )
     result = tensor.detach()
     if dtype is not None and tensor.dtype.kind in "fc":
-        wanted = np.result_type(dtype, np.complex64) if tensor.dtype.kind == "c" and dtype.kind == "f" else dtype
-        result = result.astype(wanted)
+        result = result.astype(_wanted(tensor.dtype, dtype))
     if device is not None:
         result = result.to(device)
     if result.dtype == tensor.dtype and result._device is tensor._device:
@@ -1148,6 +1187,11 @@ def _moved(tensor: Tensor, device: Any, dtype: np.dtype | None) -> Tensor:
     if tensor.grad is not None:
         result.grad = _moved(tensor.grad.detach(), device, dtype)
     return result
+
+
+def _wanted(dtype: np.dtype, kind: np.dtype) -> np.dtype:
+    """Return what a dtype becomes: of complex numbers, the complex one of the precision that is wanted."""
+    return np.result_type(kind, np.complex64) if dtype.kind == "c" and kind.kind == "f" else kind
 
 
 #: The names of dtypes that no device has.

@@ -53,7 +53,7 @@ REFUSING = {
     *("nn.binary_cross_entropy_with_logits", "nn.cross_entropy", "nn.elu", "nn.gelu", "nn.layer_norm"),
     *("nn.leaky_relu", "nn.max_pool2d", "nn.mse_loss", "nn.nll_loss", "nn.relu", "nn.softplus"),
     *("nn.adaptive_max_pool1d", "nn.adaptive_max_pool2d", "nn.batch_norm", "nn.group_norm", "nn.instance_norm"),
-    *("nn.max_pool1d", "nn.rms_norm"),
+    *("nn.max_pool1d", "nn.rms_norm", "nn.topk", "nn.kthvalue", "nn.cummax", "nn.cummin"),
     *("nn.relu6", "nn.hardtanh", "nn.hardsigmoid", "nn.hardswish", "nn.hardshrink", "nn.softshrink", "nn.threshold"),
     *("nn.prelu", "nn.rrelu", "nn.mish", "nn.selu", "nn.celu", "nn.logsigmoid", "nn.softsign"),
     *("nn.huber_loss", "nn.smooth_l1_loss", "nn.binary_cross_entropy", "nn.soft_margin_loss", "nn.kl_div"),
@@ -67,6 +67,8 @@ REFUSING = {
 #: Of complex elements NumPy makes no automatic choice of bins, and takes their weights along one axis alone.
 PARTLY_REFUSING = {"cov", "ediff1d", "gradient", "insert", "interp", "polyfit"}
 PARTLY_REFUSING |= {"histogram", "histogram2d", "histogram_bin_edges", "histogramdd"}
+#: There are no extremes of complex numbers.
+PARTLY_REFUSING |= {"nn.scatter_reduce"}
 #: Those whose results are known up to phases, and those of Hermitian matrices: their calls are complex from the start.
 UP_TO_PHASES = {"eig", "eigh", "eigvalsh", "svd"}
 
@@ -123,6 +125,8 @@ COMPLEX_CALLS = {
 IN_COMPLEX_CALLS = {"sign", "cholesky", *UP_TO_PHASES, *(function.__name__ for function in cases_complex.WRITES)}
 #: Primitives of kernels of a device, of functions that refuse complex numbers.
 ON_DEVICES = {"rms_norm"}
+#: Primitives of calls that refuse complex numbers, of functions that take them in others.
+OF_REAL_NUMBERS = {"extremes_of_groups"}
 #: They have no derivative by the array, and refuse a value that requires grad.
 WITHOUT_COMPLEX_CASE = {"full_like", "nn.one_hot", *(function.__name__ for function in SAVING)}
 
@@ -201,7 +205,7 @@ def test_every_primitive_is_part_of_a_complex_call_or_only_of_functions_that_ref
     primitives = [
         one
         for one in all_primitives()
-        if one.name not in ON_DEVICES and not one.function.__module__.startswith("asyncgrad.numpy.")
+        if one.name not in ON_DEVICES | OF_REAL_NUMBERS and not one.function.__module__.startswith("asyncgrad.numpy.")
     ]
 
     assert _unseen(primitives, seen) == []

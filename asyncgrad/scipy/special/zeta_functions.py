@@ -29,13 +29,14 @@ __all__ = [
     "wright_bessel",
     "wrightomega",
     "zeta",
+    "zeta_slope",
     "zetac",
 ]
 
 # Riemann's zeta function.
 
 
-def _zeta_slope(s: Any) -> Any:
+def zeta_slope(s: Any) -> Any:
     """Return the derivative of zeta: of its series far to the right, elsewhere of (s - 1) * zeta(s) by differences."""
     s = double(s)
     is_right = raw(s).real > 8
@@ -64,10 +65,10 @@ def riemann_zeta(s: Any) -> Any:
 
 @derivative(riemann_zeta, "s")
 def _(g: Any, s: Array) -> Array:
-    return g * _zeta_slope(s)
+    return g * zeta_slope(s)
 
 
-zetac: Primitive = differentiable(special.zetac, "x", x=lambda g, x: g * _zeta_slope(x))
+zetac: Primitive = differentiable(special.zetac, "x", x=lambda g, x: g * zeta_slope(x))
 
 # Hurwitz's.
 

@@ -18,6 +18,9 @@ from .log_tails import log_probability
 
 __all__ = ["DiscreteDistribution"]
 
+#: The most numbers that a sum over the support is over.
+_MOST = 10_000_000
+
 
 class DiscreteDistribution(UnivariateDistribution):
     """Abstract: a family of distributions of whole numbers, which have no derivative; its parameters have."""
@@ -59,13 +62,14 @@ class DiscreteDistribution(UnivariateDistribution):
         if type(moves[0]) is Tensor or moves[0] != 0:
             numbers = numbers - raw(moves[0])
         first, last = (raw(end) for end in self._support(*shapes))
-        below, above = numbers < first, numbers > last
-        if holds_somewhere(below | above):
-            numbers = np.where(below, first, np.where(above, np.where(np.isfinite(last), last, first), numbers))
+        # Infinity, which is in no support, is beyond each.
+        below, above = (numbers < first) | (numbers == -np.inf), (numbers > last) | (numbers == np.inf)
         missing = np.isnan(numbers)
-        if holds_somewhere(missing):
+        if holds_somewhere(below | above | missing):
             # What is masked must be a number all the same, for gradients of 0 times it are nan otherwise.
-            numbers = np.where(missing, 0.0, numbers)
+            start, end = (np.where(np.isfinite(one), one, np.nan) for one in (first, last))
+            start = np.where(np.isnan(start), np.where(np.isnan(end), 0.0, end), start)
+            numbers = np.where(above & ~np.isnan(end), end, np.where(below | above | missing, start, numbers))
         return numbers, shapes, moves, below, above, missing
 
     def logpmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -217,6 +221,11 @@ def _greatest(family: Any) -> Any:
     greatest = np.floor(family.mean() + family.std() + 10)
     while np.any(is_less := (greatest < last) & (family.sf(greatest) > 1e-20)):
         greatest = np.where(is_less, np.floor(1.5 * greatest), greatest)
+        if np.max(greatest) > _MOST:
+            raise ArgumentError(
+                f"scipy.stats.{family.dist.name} with these parameters has a tail of which more than {_MOST:,} numbers "
+                "have a part in a sum: call SciPy on arrays"
+            )
     return np.minimum(last, greatest)
 
 

@@ -10,17 +10,22 @@ import numpy as np
 from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .gamma_and_beta import beta
 from .location_scale import uniform
 from .normal import norm
 from .transforming import Transformed, WithPowers
 
 __all__ = [
+    "anglit",
     "arcsine",
     "bradford",
     "johnsonsb",
     "loguniform",
+    "rdist",
     "reciprocal",
     "truncexpon",
+    "truncpareto",
+    "truncweibull_min",
 ]
 
 
@@ -115,11 +120,8 @@ class LogUniform(WithPowers):
     def _valid(self, *shapes: Any) -> Any:
         return (shapes[0] > 0) & (shapes[1] > shapes[0])
 
-    def _inside(self, method: str, x: Any, args: Any, kwds: Any) -> Any:
-        y, shapes, moves, below, above = ContinuousDistribution._inside(self, method, x, args, kwds)
-        outside = below | above
-        # A point inside of the support, which depends on the shapes.
-        return np.where(outside, raw(shapes[0]), y) if np.any(outside) else y, shapes, moves, below, above
+    def _point_inside(self, *shapes: Any) -> Any:
+        return raw(shapes[0])
 
     def _to_base(self, y: Any, a: Any, b: Any) -> Any:
         return np.log(y / a) / np.log(b / a)
@@ -162,9 +164,189 @@ class TruncatedExponential(Transformed):
         return np.log(np.expm1(b)) + (1 + np.exp(b) * (b - 1)) / -np.expm1(b)
 
 
+@final
+class Anglit(Transformed):
+    """The distribution of the angle, less a quarter of pi, whose squared sine is uniform."""
+
+    __slots__ = ()
+
+    base: ContinuousDistribution = uniform
+    _ends: tuple[float, float] = (-math.pi / 4, math.pi / 4)
+    _inner = 0.0
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        return np.square(np.sin(y + math.pi / 4))
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        return np.arcsin(np.sqrt(z)) - math.pi / 4
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        return np.log(np.cos(2 * y))
+
+    def _sf(self, y: Any, *shapes: Any) -> Any:
+        return self._cdf(-y)
+
+    def _logsf(self, y: Any, *shapes: Any) -> Any:
+        return self._logcdf(-y)
+
+    def _isf(self, q: Any, *shapes: Any) -> Any:
+        return -self._ppf(q)
+
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, math.pi**2 / 16 - 0.5
+
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, -2 * (math.pi**4 - 96) / (math.pi**2 - 8) ** 2
+
+    def _entropy(self, *shapes: Any) -> Any:
+        return 1 - math.log(2)
+
+
+@final
+class Correlation(Transformed):
+    """The distribution of the correlation of samples of two independent normal variables, of shape `c`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+    base: ContinuousDistribution = beta
+    _ends: tuple[float, float] = (-1.0, 1.0)
+    _inner = 0.0
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return shapes[0] / 2, shapes[0] / 2
+
+    def _to_base(self, y: Any, c: Any) -> Any:
+        return (y + 1) / 2
+
+    def _from_base(self, z: Any, c: Any) -> Any:
+        return 2 * z - 1
+
+    def _log_slope(self, y: Any, c: Any) -> Any:
+        return -math.log(2)
+
+    def _isf(self, q: Any, c: Any) -> Any:
+        return -self._ppf(q, c)
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        return 0.0 * c, 1 / (c + 1)
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        return 0.0 * c, -6 / (c + 3)
+
+    def _entropy(self, c: Any) -> Any:
+        return beta._entropy(c / 2, c / 2) + math.log(2)
+
+
+@final
+class TruncatedPareto(WithPowers):
+    """The Pareto distribution of exponent `b` up to `c`; the exponent may be negative."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("b", "c")
+    base: ContinuousDistribution = uniform
+
+    def _valid(self, *shapes: Any) -> Any:
+        return (shapes[0] != 0) & (shapes[1] > 1)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 1.0, shapes[1]
+
+    def _point_inside(self, *shapes: Any) -> Any:
+        return np.sqrt(raw(shapes[1]))
+
+    def _to_base(self, y: Any, b: Any, c: Any) -> Any:
+        return np.expm1(-b * np.log(y)) / np.expm1(-b * np.log(c))
+
+    def _from_base(self, z: Any, b: Any, c: Any) -> Any:
+        return np.exp(-np.log1p(z * np.expm1(-b * np.log(c))) / b)
+
+    def _log_slope(self, y: Any, b: Any, c: Any) -> Any:
+        return np.log(b / -np.expm1(-b * np.log(c))) - (b + 1) * np.log(y)
+
+    def _sf(self, y: Any, b: Any, c: Any) -> Any:
+        return np.expm1(b * np.log(c / y)) / np.expm1(b * np.log(c))
+
+    def _logsf(self, y: Any, b: Any, c: Any) -> Any:
+        return np.log(self._sf(y, b, c))
+
+    def _isf(self, q: Any, b: Any, c: Any) -> Any:
+        return c * np.exp(-np.log1p(q * np.expm1(b * np.log(c))) / b)
+
+    def _mean_power(self, order: int, b: Any, c: Any) -> Any:
+        width = np.log(c)
+        return b * width * c**order * special.exprel((b - order) * width) / np.expm1(b * width)
+
+    def _entropy(self, b: Any, c: Any) -> Any:
+        width = np.log(c)
+        return -np.log(b / -np.expm1(-b * width)) - (b + 1) * (width / np.expm1(b * width) - 1 / b)
+
+
+@final
+class TruncatedWeibull(WithPowers):
+    """The Weibull distribution of shape `c`, from `a` on and up to `b`, which may be infinite."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c", "a", "b")
+    base: ContinuousDistribution = uniform
+
+    def _valid(self, *shapes: Any) -> Any:
+        c, a, b = shapes
+        return (c > 0) & (a >= 0) & (b > a)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return shapes[1], shapes[2]
+
+    def _point_inside(self, *shapes: Any) -> Any:
+        _, a, b = map(raw, shapes)
+        return a + np.minimum(0.5, (b - a) / 2)
+
+    def _powers(self, c: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        """Return the powers of both ends, of which infinity has no derivative."""
+        is_infinite = np.isinf(raw(b))
+        return a**c, np.where(is_infinite, np.inf, np.where(is_infinite, 1.0, b) ** c)
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        return np.expm1(first - y ** shapes[0]) / np.expm1(first - last)
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        return (first - np.log1p(z * np.expm1(first - last))) ** (1 / shapes[0])
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        c = shapes[0]
+        return np.log(c) + special.xlogy(c - 1, y) + first - y**c - np.log(-np.expm1(first - last))
+
+    def _sf(self, y: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        power = y ** shapes[0]
+        return np.exp(first - power) * np.expm1(power - last) / np.expm1(first - last)
+
+    def _logsf(self, y: Any, *shapes: Any) -> Any:
+        return np.log(self._sf(y, *shapes))
+
+    def _isf(self, q: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        return (first - np.log(np.exp(first - last) - q * np.expm1(first - last))) ** (1 / shapes[0])
+
+    def _mean_power(self, order: int, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        a = order / shapes[0] + 1
+        share = special.gammainc(a, last) - special.gammainc(a, first)
+        return special.gamma(a) * share * np.exp(first) / -np.expm1(first - last)
+
+
+anglit: Anglit = Anglit("anglit")
 arcsine: Arcsine = Arcsine("arcsine")
 bradford: Bradford = Bradford("bradford")
 johnsonsb: JohnsonBounded = JohnsonBounded("johnsonsb")
 loguniform: LogUniform = LogUniform("loguniform")
+rdist: Correlation = Correlation("rdist")
 reciprocal: LogUniform = LogUniform("reciprocal")
 truncexpon: TruncatedExponential = TruncatedExponential("truncexpon")
+truncpareto: TruncatedPareto = TruncatedPareto("truncpareto")
+truncweibull_min: TruncatedWeibull = TruncatedWeibull("truncweibull_min")

@@ -12,14 +12,18 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import beta
 from .location_scale import expon, laplace, logistic
+from .normal import norm
+from .supports import Positive
 from .transforming import ExponentialOf, Transformed, WithPowers, positive_or_one, where_positive
 
 __all__ = [
+    "alpha",
     "betaprime",
     "burr",
     "burr12",
     "fisk",
     "invweibull",
+    "kappa3",
     "loglaplace",
     "lomax",
     "mielke",
@@ -218,11 +222,72 @@ class Mielke(Transformed):
         return np.log(k) - (s + 1) * np.log(y) - np.log1p(y ** (-s))
 
 
+@final
+class InverseOfNormal(Positive):
+    """The alpha distribution: of the inverse of a normal variable of mean `a` that is positive."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a",)
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        return norm._logpdf(a - 1 / y) - 2 * np.log(y) - special.log_ndtr(a)
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        return np.exp(self._logcdf(y, a))
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        return -np.expm1(self._logcdf(y, a))
+
+    def _logcdf(self, y: Any, a: Any) -> Any:
+        return special.log_ndtr(a - 1 / y) - special.log_ndtr(a)
+
+    def _logsf(self, y: Any, a: Any) -> Any:
+        return np.log(self._sf(y, a))
+
+    def _ppf(self, q: Any, a: Any) -> Any:
+        return 1 / (a - special.ndtri(q * special.ndtr(a)))
+
+    def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
+        return np.inf, np.inf
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        return np.nan, np.nan
+
+
+@final
+class Kappa3(WithPowers):
+    """The kappa distribution of one shape, `a`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a",)
+    base: ContinuousDistribution = expon
+    _decreases = True
+
+    def _to_base(self, y: Any, a: Any) -> Any:
+        return np.log1p(a * y ** (-a)) / a
+
+    def _from_base(self, z: Any, a: Any) -> Any:
+        return (a / np.expm1(a * z)) ** (1 / a)
+
+    def _log_slope(self, y: Any, a: Any) -> Any:
+        return np.log(a) - (a + 1) * np.log(y) - np.log1p(a * y ** (-a))
+
+    def _mean_power(self, order: int, a: Any) -> Any:
+        margin = a - order
+        safe = np.where(raw(margin) > 0, a, order + 1.0)
+        value = safe ** (order / safe - 1) * special.beta(1 - order / safe, (order + 1) / safe)
+        return where_positive(margin, value, np.nan)
+
+
+alpha: InverseOfNormal = InverseOfNormal("alpha")
 betaprime: BetaPrime = BetaPrime("betaprime")
-burr: Burr = Burr("burr")
 burr12: Burr12 = Burr12("burr12")
+burr: Burr = Burr("burr")
 fisk: Fisk = Fisk("fisk")
 invweibull: InverseWeibull = InverseWeibull("invweibull")
+kappa3: Kappa3 = Kappa3("kappa3")
 loglaplace: LogLaplace = LogLaplace("loglaplace")
 lomax: Lomax = Lomax("lomax")
 mielke: Mielke = Mielke("mielke")

@@ -7,21 +7,32 @@ from typing import Any, final
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.tensor import asarray
+from ..special.zeta_functions import lambertw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .gamma_and_beta import beta
 from .location_scale import cauchy, expon, uniform
 from .normal import norm
-from .supports import bounded_exp
+from .pieces import powernorm
+from .supports import bounded_exp, logarithm_over
 from .transforming import LINE, Transformed, WithPowers
 
 __all__ = [
+    "exponpow",
     "exponweib",
     "fatiguelife",
+    "genexpon",
+    "genhalflogistic",
     "genlogistic",
     "gibrat",
     "halflogistic",
     "hypsecant",
+    "jf_skew_t",
     "johnsonsu",
+    "kappa4",
+    "powerlognorm",
 ]
 
 
@@ -261,10 +272,196 @@ class FatigueLife(Transformed):
         return 4 * c * (11 * square + 6) / size**1.5, 6 * square * (93 * square + 40) / np.square(size)
 
 
+@final
+class ExponentialPower(Transformed):
+    """The exponential power distribution of shape `b`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("b",)
+    base: ContinuousDistribution = expon
+
+    def _to_base(self, y: Any, b: Any) -> Any:
+        return np.expm1(np.minimum(y**b, 700.0))
+
+    def _from_base(self, z: Any, b: Any) -> Any:
+        return np.log1p(z) ** (1 / b)
+
+    def _log_slope(self, y: Any, b: Any) -> Any:
+        return np.log(b) + special.xlogy(b - 1, y) + y**b
+
+
+halflogistic: HalfLogistic = HalfLogistic("halflogistic")
+
+
+@final
+class GeneralizedHalfLogistic(Transformed):
+    """The half-logistic distribution of shape `c`, up to 1 / c."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+    base: ContinuousDistribution = halflogistic
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 1 / shapes[0]
+
+    def _point_inside(self, *shapes: Any) -> Any:
+        return 0.5 / raw(shapes[0])
+
+    def _to_base(self, y: Any, c: Any) -> Any:
+        return -np.log1p(-c * y) / c
+
+    def _from_base(self, z: Any, c: Any) -> Any:
+        return -np.expm1(-c * z) / c
+
+    def _log_slope(self, y: Any, c: Any) -> Any:
+        return -np.log1p(-c * y)
+
+    def _entropy(self, c: Any) -> Any:
+        return 2 - (2 * c + 1) * math.log(2)
+
+
+@final
+class PowerLogNormal(Transformed):
+    """The log-normal distribution of shape `s`, whose survival function is raised to the power `c`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c", "s")
+    base: ContinuousDistribution = powernorm
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return shapes[:1]
+
+    def _to_base(self, y: Any, c: Any, s: Any) -> Any:
+        return np.log(y) / s
+
+    def _from_base(self, z: Any, c: Any, s: Any) -> Any:
+        return np.exp(s * z)
+
+    def _log_slope(self, y: Any, c: Any, s: Any) -> Any:
+        return -np.log(y) - np.log(s)
+
+
+@final
+class GeneralizedExponential(Transformed):
+    """The generalized exponential distribution, whose hazard rises from `a` to `a + b` at the rate `c`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a", "b", "c")
+    base: ContinuousDistribution = expon
+
+    def _to_base(self, y: Any, a: Any, b: Any, c: Any) -> Any:
+        return (a + b) * y + b * np.expm1(-c * y) / c
+
+    def _from_base(self, z: Any, a: Any, b: Any, c: Any) -> Any:
+        total = a + b
+        t = (b + c * z) / total
+        return (t + lambertw(-b / total * np.exp(-t)).real) / c
+
+    def _log_slope(self, y: Any, a: Any, b: Any, c: Any) -> Any:
+        return np.log(a - b * np.expm1(-c * y))
+
+
+@final
+class SkewT(WithPowers):
+    """Jones and Faddy's skew t distribution of shapes `a` and `b`: of a beta variable."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a", "b")
+    base: ContinuousDistribution = beta
+    _ends: tuple[float, float] = LINE
+    _inner = 0.0
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return shapes
+
+    def _to_base(self, y: Any, a: Any, b: Any) -> Any:
+        root = np.sqrt(a + b + y * y)
+        # Below 0 the difference of the root and y would lose its digits.
+        is_left = raw(y) < 0
+        left = (a + b) / (2 * root * (root - np.where(is_left, y, 0.0)))
+        return np.where(is_left, left, (1 + y / root) / 2)
+
+    def _from_base(self, z: Any, a: Any, b: Any) -> Any:
+        return (2 * z - 1) * np.sqrt((a + b) / (4 * z * (1 - z)))
+
+    def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
+        return np.log((a + b) / 2) - 1.5 * np.log(a + b + y * y)
+
+    def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
+        powers = (a + 0.5) * np.log(2 * self._to_base(y, a, b)) + (b + 0.5) * np.log(2 * self._to_base(-y, a, b))
+        return powers - (a + b - 1) * math.log(2) - special.betaln(a, b) - 0.5 * np.log(a + b)
+
+    def _sf(self, y: Any, a: Any, b: Any) -> Any:
+        return self._cdf(-y, b, a)
+
+    def _logsf(self, y: Any, a: Any, b: Any) -> Any:
+        return self._logcdf(-y, b, a)
+
+    def _isf(self, q: Any, a: Any, b: Any) -> Any:
+        return -self._ppf(q, b, a)
+
+    def _mean_power(self, order: int, a: Any, b: Any) -> Any:
+        half = order / 2
+        is_there = (raw(a) > half) & (raw(b) > half)
+        a, b = np.where(is_there, a, half + 1.0), np.where(is_there, b, half + 1.0)
+        value: Any = 0.0
+        for step in range(order + 1):
+            value = value + (-1) ** step * math.comb(order, step) * special.beta(a + half - step, b - half + step)
+        return np.where(is_there, value * (a + b) ** half / (2.0**order * special.beta(a, b)), np.nan)
+
+
+@final
+class Kappa4(Transformed):
+    """The kappa distribution of two shapes, `h` and `k`, of either sign or 0."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("h", "k")
+    base: ContinuousDistribution = expon
+    _decreases = True
+    _inner = 0.0
+
+    def _valid(self, *shapes: Any) -> Any:
+        return np.isfinite(shapes[0]) & np.isfinite(shapes[1])
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        h, k = shapes
+        is_bounded, is_left, is_right = raw(h) > 0, raw(k) < 0, raw(k) > 0
+        start = np.log(np.where(is_bounded, h, 1.0))
+        end = 1 / np.where(is_left | is_right, k, 1.0)
+        first = np.where(is_bounded, start * special.exprel(-k * start), np.where(is_left, end, -np.inf))
+        return first, np.where(is_right, end, np.inf)
+
+    def _point_inside(self, *shapes: Any) -> Any:
+        return raw(self._ppf(asarray(0.5), *(asarray(raw(one)) for one in shapes)))
+
+    def _to_base(self, y: Any, h: Any, k: Any) -> Any:
+        power = bounded_exp(-logarithm_over(-k, y))
+        return logarithm_over(-h, power)
+
+    def _from_base(self, z: Any, h: Any, k: Any) -> Any:
+        logarithm = -np.log(z * special.exprel(-h * z))
+        return logarithm * special.exprel(-k * logarithm)
+
+    def _log_slope(self, y: Any, h: Any, k: Any) -> Any:
+        logarithm = logarithm_over(-k, y)
+        return -logarithm - np.log1p(-k * y) - np.log1p(-h * bounded_exp(-logarithm))
+
+
+exponpow: ExponentialPower = ExponentialPower("exponpow")
 exponweib: ExponentiatedWeibull = ExponentiatedWeibull("exponweib")
 fatiguelife: FatigueLife = FatigueLife("fatiguelife")
+genexpon: GeneralizedExponential = GeneralizedExponential("genexpon")
+genhalflogistic: GeneralizedHalfLogistic = GeneralizedHalfLogistic("genhalflogistic")
 genlogistic: GeneralizedLogistic = GeneralizedLogistic("genlogistic")
 gibrat: Gibrat = Gibrat("gibrat")
-halflogistic: HalfLogistic = HalfLogistic("halflogistic")
 hypsecant: HyperbolicSecant = HyperbolicSecant("hypsecant")
+jf_skew_t: SkewT = SkewT("jf_skew_t")
 johnsonsu: JohnsonUnbounded = JohnsonUnbounded("johnsonsu")
+kappa4: Kappa4 = Kappa4("kappa4")
+powerlognorm: PowerLogNormal = PowerLogNormal("powerlognorm")

@@ -11,7 +11,7 @@ from ...core.arrays.values import raw
 from .continuous_distribution import ContinuousDistribution
 from .mean_powers import skewness_and_kurtosis
 
-__all__ = ["LINE", "ExponentialOf", "Transformed", "WithPowers", "positive_or_one", "where_positive"]
+__all__ = ["LINE", "ExponentialOf", "SameVariable", "Transformed", "WithPowers", "positive_or_one", "where_positive"]
 
 LINE = (-np.inf, np.inf)
 
@@ -99,6 +99,30 @@ class WithPowers(Transformed):
         return skewness_and_kurtosis(self._mean_power(order, *shapes) for order in (1, 2, 3, 4))
 
 
+class SameVariable(Transformed):
+    """Abstract: a family that is another one for some of its parameters, or where its support is narrower."""
+
+    __slots__ = ()
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        return y
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        return z
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        return 0.0
+
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        return self.base._mean_and_variance(*self._base_shapes(*shapes))
+
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        return self.base._skewness_and_kurtosis(*self._base_shapes(*shapes))
+
+    def _entropy(self, *shapes: Any) -> Any:
+        return self.base._entropy(*self._base_shapes(*shapes))
+
+
 class ExponentialOf(WithPowers):
     """Abstract: the family of the exponential of a variable over `c`."""
 
@@ -122,4 +146,5 @@ def where_positive(margin: Any, value: Any, otherwise: float = np.inf) -> Any:
 
 
 def positive_or_one(margin: Any) -> Any:
+    """Return what is positive, and 1 for the rest."""
     return np.where(raw(margin) > 0, margin, 1.0)

@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 
 import asyncgrad as ag
+from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import stats
 from asyncgrad.scipy.stats import (
     circular,
@@ -123,6 +124,8 @@ _CONTINUOUS = (
     *(power_tails, sample_statistics, transformed),
 )
 _DISCRETE = (power_series, urns, whole_numbers)
+#: The families that are checked here.
+NAMES = {*_SHAPES, *_WHOLE}
 
 
 def test_every_family_has_shapes() -> None:
@@ -244,13 +247,11 @@ def test_infinity_is_in_the_support_of_no_family(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "shapes"), [("zipf", (1.5,)), ("yulesimon", (0.5,)), ("betanbinom", (3, 0.5, 1.0))])
 def test_a_sum_over_a_heavy_tail_is_refused(name: str, shapes: tuple[float, ...]) -> None:
-    with pytest.raises(ag.ArgumentError, match="has a tail of which more than 10,000,000 numbers"):
+    with pytest.raises(ArgumentError, match="has a tail of which more than 10,000,000 numbers"):
         getattr(stats, name).expect(None, shapes)
 
 
-@pytest.mark.parametrize(
-    ("name", "shapes"), [("pearson3", (0.0,)), ("kappa4", (0.0, 0.0)), ("kappa4", (0.5, 0.0)), ("tukeylambda", (0.0,))]
-)
+@pytest.mark.parametrize(("name", "shapes"), [("pearson3", (0.0,)), ("kappa4", (0.0, 0.0)), ("kappa4", (0.5, 0.0))])
 def test_the_limit_of_a_shape_has_derivatives(name: str, shapes: tuple[float, ...]) -> None:
     family, parameters = getattr(stats, name), [np.array(shape) for shape in shapes]
     points = np.array([0.25, 0.5, 1.25])

@@ -46,12 +46,26 @@ class DiscreteDistribution(UnivariateDistribution):
         family = getattr(scipy_stats, self.name)(*map(raw, shapes))
         # Those of invalid parameters are nan, and so is their entropy, later.
         first, last = np.broadcast_arrays(*(np.nan_to_num(end) for end in (family.ppf(1e-20), _greatest(family))))
-        count = int(np.max(last - first, initial=0.0)) + 1
+        count = self._count(first, last)
         numbers = first + np.arange(count).reshape(-1, *(1,) * first.ndim)
         logarithm = self._logpmf(np.minimum(numbers, last), *shapes)
         is_counted = (numbers <= last) & (raw(logarithm) > -np.inf)
         logarithm = np.where(is_counted, logarithm, 0.0)
         return 0.0 - np.sum(np.exp(logarithm) * logarithm, axis=0)
+
+    def _count(self, first: Any, last: Any) -> int:
+        """Return how many whole numbers there are, at most, from one to another.
+
+        Raises:
+            ArgumentError: there are too many to sum over.
+        """
+        width = np.max(last - first, initial=-1.0)
+        if width >= _MOST:
+            raise ArgumentError(
+                f"scipy.stats.{self.name} with these parameters has a tail of which more than {_MOST:,} numbers have a "
+                "part in a sum: call SciPy on arrays"
+            )
+        return int(width) + 1
 
     def _numbers(
         self, method: str, k: Any, args: Sequence[Any], kwds: Mapping[str, Any]
@@ -174,7 +188,7 @@ class DiscreteDistribution(UnivariateDistribution):
         first, last = family.support()[0], _greatest(family)
         first = first if lb is None else max(first, float(raw(asarray(lb))))
         last = last if ub is None else min(last, float(raw(asarray(ub))))
-        numbers = np.arange(np.ceil(first), np.floor(last) + 1)
+        numbers = np.ceil(first) + np.arange(self._count(np.ceil(first), np.floor(last)))
         probabilities = self.pmf(numbers, *parameters)
         value = np.sum(probabilities * (numbers if func is None else func(numbers)))
         return asarray(value / np.sum(probabilities) if conditional else value)
@@ -221,11 +235,6 @@ def _greatest(family: Any) -> Any:
     greatest = np.floor(family.mean() + family.std() + 10)
     while np.any(is_less := (greatest < last) & (family.sf(greatest) > 1e-20)):
         greatest = np.where(is_less, np.floor(1.5 * greatest), greatest)
-        if np.max(greatest) > _MOST:
-            raise ArgumentError(
-                f"scipy.stats.{family.dist.name} with these parameters has a tail of which more than {_MOST:,} numbers "
-                "have a part in a sum: call SciPy on arrays"
-            )
     return np.minimum(last, greatest)
 
 

@@ -22,8 +22,8 @@ _C, _D = np.array([0.5, -1.25, 0.75, 1.5]), np.array([1.25, 0.25, -0.5])
 _TABLE = np.array([[0.5, -1.0, 0.25], [1.5, 0.75, -0.5]])
 _CUBE = np.linspace(-1.0, 1.0, 12).reshape(2, 3, 2)
 
-#: By what follows the prefix of the name: how many of the arguments are differentiated, and the arguments. None are where
-#: the result is constant, or of another length nearby.
+#: By what follows the prefix of the name: how many arguments are differentiated, and the arguments. None are where the
+#: result is constant, or of another length nearby.
 _CASES: dict[str, list[tuple[int, tuple[Any, ...], dict[str, Any]]]] = {
     "add": [(2, (_C, _D), {})],
     "companion": [(1, (_C,), {}), (1, (_D[:2],), {})],

@@ -243,7 +243,22 @@ _WRIGHT_STEP = 2.0**-6
 
 
 def _scaled_wright(a: Any, b: Any, x: Any, scale: Any) -> Any:
-    return special.wright_bessel(a, b, x) if scale is None else np.exp(special.log_wright_bessel(a, b, x) - scale)
+    return special.wright_bessel(a, b, x) if scale is None else np.exp(_log_wright(a, b, x) - scale)
+
+
+def _log_wright(a: Any, b: Any, x: Any) -> Any:
+    """Return the logarithm of the function, by its series where SciPy has none for gamma(b) overflows."""
+    value = special.log_wright_bessel(a, b, x)
+    is_missing = np.isnan(raw(value)) & (raw(b) > 170) & (raw(x) > 0) & np.isfinite(raw(a) + raw(x))
+    if not np.any(is_missing):
+        return value
+    a, b, x = (np.where(is_missing, one, safe)[..., np.newaxis] for one, safe in ((a, 1.0), (b, 200.0), (x, 1.0)))
+    k = np.arange(_TERMS)
+    terms = k * np.log(x) - special.gammaln(k + 1) - special.gammaln(a * k + b)
+    greatest = np.max(raw(terms), -1)
+    found = np.log(np.sum(np.exp(terms - greatest[..., np.newaxis]), -1)) + greatest
+    # Nowhere else has the series so few terms.
+    return np.where(is_missing & (raw(terms)[..., -1] < greatest - 40), found, value)
 
 
 wright_bessel: Primitive = differentiable(
@@ -266,7 +281,7 @@ if hasattr(special, "log_wright_bessel"):
         "a b x",
         a=lambda g, a, b, x, out: g * (x * _wright_by_b(*_doubles(a, a + b, x), out)),
         b=lambda g, a, b, x, out: g * _wright_by_b(*_doubles(a, b, x), out),
-        x=lambda g, a, b, x, out: g * np.exp(special.log_wright_bessel(a, a + b, x) - out),
+        x=lambda g, a, b, x, out: g * np.exp(_log_wright(*_doubles(a, a + b, x)) - out),
     )
 
 

@@ -275,6 +275,6 @@ def test_a_covariance_is_singular_where_it_is_for_scipy() -> None:
         np.testing.assert_allclose(found, scipy.stats.multivariate_normal.logpdf(points, cov=cov, allow_singular=True))
     with pytest.raises(ValueError, match="without negative eigenvalues, and one is -1"):
         stats.multivariate_normal.logpdf(points, cov=np.diag([1.0, 2.0, -1.0]), allow_singular=True)
+    leaf = ag.tensor(root @ root.T, requires_grad=True)
     with pytest.raises(ArgumentError, match=r"no derivative by a singular cov: pass cov\.detach"):
-        leaf = ag.tensor(root @ root.T, requires_grad=True)
         stats.multivariate_normal.logpdf(points, cov=leaf, allow_singular=True)

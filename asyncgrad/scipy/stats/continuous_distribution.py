@@ -258,6 +258,9 @@ class ContinuousDistribution(UnivariateDistribution):
         """Return the standard variable, safe outside of the support, the parameters, and what lies below and above."""
         shapes, moves = self._split(method, args, kwds)
         y = self._standard(x, moves)
+        if y.dtype.char not in "dD" and shapes:
+            # As wide as the result, for it has digits that a narrow function of y alone has not.
+            y = y.astype(np.result_type(raw(y), *map(raw, shapes)), copy=False)
         first, last = (raw(end) for end in self._support(*shapes))
         bare = raw(y)
         # Infinity, where a density may be a difference of infinities, counts as outside; a finite end excludes it.
@@ -327,6 +330,8 @@ class ContinuousDistribution(UnivariateDistribution):
     ) -> Any:
         shapes, moves = self._split(method, args, kwds)
         q = floating(q)
+        if q.dtype.char not in "dD" and shapes:
+            q = q.astype(np.result_type(raw(q), *map(raw, shapes)), copy=False)
         bare = raw(q)
         is_plain = ((bare > 0) & (bare < 1)).all()
         value = function(q if is_plain else np.where((bare > 0) & (bare < 1), q, 0.5), *shapes)

@@ -167,15 +167,19 @@ def page() -> str:
 
 def _polynomials() -> str:
     """Return what is said of the functions of numpy.polynomial."""
-    lines = []
+    lines, classes = [], []
     for name in asyncgrad.numpy.polynomial.__all__:
-        module = getattr(asyncgrad.numpy.polynomial, name)
-        if isinstance(module, types.ModuleType):
-            lines.append(f"- `asyncgrad.numpy.polynomial.{name}`: {_listed(dir(module))}\n")
+        found = getattr(asyncgrad.numpy.polynomial, name)
+        if isinstance(found, types.ModuleType):
+            lines.append(f"- `asyncgrad.numpy.polynomial.{name}`: {_listed(dir(found))}\n")
+        else:
+            classes.append(name)
     return (
-        "\n## numpy.polynomial\n\nNumPy's own functions make an array of coefficients; those of "
+        "\n## numpy.polynomial\n\nNumPy's own functions and classes make an array of coefficients; those of "
         "`asyncgrad.numpy.polynomial`, by NumPy's names, take and return tensors, and are differentiable by "
-        "coefficients, points, roots and values.\n\n" + "".join(lines)
+        "coefficients, points, roots and values.\n\n"
+        + "".join(lines)
+        + f"- `asyncgrad.numpy.polynomial`: {_listed(classes)}\n"
     )
 
 

@@ -176,3 +176,88 @@ def test_a_list_of_tensors_is_a_row_of_coefficients() -> None:
 def test_what_numpy_refuses_is_refused(call: Callable[[Any], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(anp.polynomial.polynomial)
+
+
+_CLASSES = [name for name in dir(anp.polynomial) if name[0].isupper()]
+
+
+def _series(module: Any, name: str, coefficients: Any, **intervals: Any) -> Any:
+    return getattr(module.polynomial, name)(coefficients, **intervals)
+
+
+@pytest.mark.parametrize("name", _CLASSES)
+def test_a_class_computes_what_numpys_does(name: str) -> None:
+    intervals = {"domain": [-2.0, 1.0], "window": [0.0, 1.5]}
+    (a, b), (p, q) = ([_series(module, name, row, **intervals) for row in (_C, _D)] for module in (anp, np))
+    pairs = [
+        (a + b, p + q),
+        (1.5 - a, 1.5 - p),
+        (a * b - 2, p * q - 2),
+        (a // b, p // q),
+        (a % b, p % q),
+        (a / 2, p / 2),
+        (b**3, q**3),
+        (-a.deriv(2), -p.deriv(2)),
+        (a.integ(2, [1, 2], 0.5), p.integ(2, [1, 2], 0.5)),
+        (a.convert(), p.convert()),
+        (a.convert(kind=anp.polynomial.Legendre), p.convert(kind=np.polynomial.Legendre)),
+        (a(b), p(q)),
+        (a.cutdeg(1), p.cutdeg(1)),
+        (a.trim(1.5), p.trim(1.5)),
+        (type(a).basis(3), type(p).basis(3)),
+        (type(a).identity([-1.0, 3.0]), type(p).identity([-1.0, 3.0])),
+        (type(a).fromroots(_D), type(p).fromroots(_D)),
+        (type(a).fit(_X, _X**2, 2), type(p).fit(_X, _X**2, 2)),
+    ]
+    for found, expected in pairs:
+        np.testing.assert_allclose(found.coef, expected.coef, atol=1e-10)
+        np.testing.assert_array_equal([found.domain, found.window], [expected.domain, expected.window])
+    np.testing.assert_allclose(a(_X), p(_X))
+    np.testing.assert_allclose(a.roots(), p.roots())
+    np.testing.assert_allclose(a.linspace(5)[1], p.linspace(5)[1])
+    assert (a == a.copy(), a == b, len(a), a.degree()) == (True, False, 4, 3)
+
+
+@pytest.mark.parametrize("name", _CLASSES)
+def test_a_class_is_differentiable_by_coefficients_and_points(name: str) -> None:
+    kind = getattr(anp.polynomial, name)
+
+    def value(x: Any, c: Any, d: Any) -> Any:
+        a, b = kind(c, domain=[-2.0, 1.0]), kind(d, domain=[-2.0, 1.0])
+        return (a * b + a.deriv() - 2 * b.integ()).convert()(x)
+
+    check_along_a_line(value, [_X, _C, _D])
+
+
+def test_a_tensor_beside_a_class_is_a_constant() -> None:
+    factor = ag.tensor(1.5, requires_grad=True)
+    (slope,) = sync.grad((factor * anp.polynomial.Polynomial([1.0, 2.0]) + factor)(2.0), [factor])
+
+    assert slope.item() == 6.0
+
+
+def test_a_chebyshev_class_interpolates() -> None:
+    found = anp.polynomial.Chebyshev.interpolate(np.tanh, 6, [0.0, 2.0])
+    expected = np.polynomial.Chebyshev.interpolate(np.tanh, 6, [0.0, 2.0])
+
+    np.testing.assert_allclose(found.coef, expected.coef, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda p: p.Polynomial([]), ValueError, "Polynomial takes a row of one coefficient or more"),
+        (lambda p: p.Polynomial([1.0], domain=[1.0]), ValueError, "takes a domain of two numbers"),
+        (lambda p: p.Polynomial([1.0]) + p.Legendre([1.0]), TypeError, "write other.convert"),
+        (lambda p: p.Polynomial([1.0]) + p.Polynomial([1.0], [0, 1]), TypeError, "write other.convert"),
+        (lambda p: p.Polynomial([1.0]) / p.Polynomial([1.0]), TypeError, "write // or divmod"),
+        (lambda p: p.Polynomial([1.0]).truncate(0), ValueError, "truncate takes a positive number"),
+        (lambda p: p.Polynomial.basis(-1), ValueError, "basis takes a degree of 0 or more"),
+        (lambda p: np.asarray(p.Polynomial([1.0])), ag.errors.ArgumentError, "write its coef"),
+    ],
+)
+def test_what_a_class_does_not_take_is_refused(
+    call: Callable[[Any], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(anp.polynomial)

@@ -1,8 +1,8 @@
 """The modules of `numpy.polynomial`: series by their coefficients, the constant one first, with Tensors as results.
 
 Each function of `polynomial`, `chebyshev`, `legendre`, `hermite`, `hermite_e` and `laguerre` is differentiable by the
-coefficients and by the points, roots and values that it takes. Its name, arguments and results are NumPy's. NumPy's own
-functions make arrays of what they are given, and so refuse coefficients that require grad.
+coefficients and by the points, roots and values that it takes. Its name, arguments and results are NumPy's, and so are
+those of the classes. NumPy's own make arrays of what they are given, and so refuse coefficients that require grad.
 
 Example:
     >>> import asyncgrad as ag
@@ -19,8 +19,27 @@ from . import hermite_e as hermite_e
 from . import laguerre as laguerre
 from . import legendre as legendre
 from . import polynomial as polynomial
+from .classes import Chebyshev as Chebyshev
+from .classes import Hermite as Hermite
+from .classes import HermiteE as HermiteE
+from .classes import Laguerre as Laguerre
+from .classes import Legendre as Legendre
+from .classes import Polynomial as Polynomial
 
-__all__ = ["chebyshev", "hermite", "hermite_e", "laguerre", "legendre", "polynomial"]
+__all__ = [
+    "Chebyshev",
+    "Hermite",
+    "HermiteE",
+    "Laguerre",
+    "Legendre",
+    "Polynomial",
+    "chebyshev",
+    "hermite",
+    "hermite_e",
+    "laguerre",
+    "legendre",
+    "polynomial",
+]
 
 
 def __dir__() -> list[str]:

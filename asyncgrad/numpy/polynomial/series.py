@@ -17,10 +17,29 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from .basis import Basis
 
-__all__ = ["FUNCTIONS"]
+__all__ = [
+    "FUNCTIONS",
+    "add",
+    "compose",
+    "differentiate",
+    "divide",
+    "find_roots",
+    "fit",
+    "from_powers",
+    "from_roots",
+    "integrate",
+    "interpolate",
+    "line",
+    "multiply",
+    "numbers",
+    "power",
+    "subtract",
+    "trim",
+    "value",
+]
 
 
-def _numbers(value: Any) -> Any:
+def numbers(value: Any) -> Any:
     """Return a tensor of floating or complex numbers."""
     if isinstance(value, (list, tuple)) and any(isinstance(one, Tensor) for one in value):
         value = np.stack([asarray(one) for one in value])
@@ -34,7 +53,7 @@ def _row(basis: Basis, name: str, value: Any) -> Any:
     Raises:
         ValueError: they are none, or of several series.
     """
-    row = _numbers(value)
+    row = numbers(value)
     row = row.reshape(1) if row.ndim == 0 else row
     if row.ndim != 1 or not row.size:
         raise ValueError(
@@ -83,7 +102,7 @@ def _clenshaw(basis: Basis, count: int, coefficient: Callable[[int], Any], multi
 
 def value(basis: Basis, x: Any, c: Any, tensor: bool = True) -> Any:
     """Return the values of a series at points."""
-    c, x = _numbers(c), _numbers(x)
+    c, x = numbers(c), numbers(x)
     c = c.reshape(1) if c.ndim == 0 else c
     if tensor:
         c = c.reshape(c.shape + (1,) * x.ndim)
@@ -93,9 +112,17 @@ def value(basis: Basis, x: Any, c: Any, tensor: bool = True) -> Any:
     return found if c.shape[0] > 1 else found + 0.0 * x
 
 
+def compose(outer: Basis, c: Any, inner: Basis, x: Any) -> Any:
+    """Return a series of another series, as one in the basis of that, without zeros at its end."""
+    degree = (c.shape[0] - 1) * (x.shape[0] - 1)
+    one = np.eye(degree + 1)[0]
+    found = _clenshaw(outer, c.shape[0], lambda k: c[k] * one, lambda row: _product(inner, row, x)[: degree + 1])
+    return _trimmed(found)
+
+
 def value_of_many(basis: Basis, name: str, c: Any, points: Sequence[Any]) -> Any:
     """Return the values of a series of several variables."""
-    arrays = [_numbers(one) for one in points]
+    arrays = [numbers(one) for one in points]
     if any(one.shape != arrays[0].shape for one in arrays):
         shapes = ", ".join(str(one.shape) for one in arrays)
         raise ValueError(f"numpy.polynomial: {basis.prefix}{name} takes points of one shape, not of {shapes}")
@@ -127,7 +154,7 @@ def grid3d(basis: Basis, x: Any, y: Any, z: Any, c: Any) -> Any:
 
 def value_from_roots(basis: Basis, x: Any, r: Any, tensor: bool = True) -> Any:
     """Return the values of the polynomial of given roots."""
-    r, x = _numbers(r), _numbers(x)
+    r, x = numbers(r), numbers(x)
     r = r.reshape(1) if r.ndim == 0 else r
     if tensor:
         r = r.reshape(r.shape + (1,) * x.ndim)
@@ -139,7 +166,7 @@ def value_from_roots(basis: Basis, x: Any, r: Any, tensor: bool = True) -> Any:
 def vandermonde(basis: Basis, x: Any, deg: int) -> Any:
     """Return the values of all polynomials up to a degree, along a new last axis."""
     degree = _degree(basis, "vander", deg)
-    x = _numbers(x)
+    x = numbers(x)
     x = x.reshape(1) if x.ndim == 0 else x
     columns = [np.ones_like(x)]
     for k in range(degree):
@@ -190,7 +217,7 @@ def add(basis: Basis, c1: Any, c2: Any) -> Any:
 
 def subtract(basis: Basis, c1: Any, c2: Any) -> Any:
     """Return the difference of two series."""
-    return add(basis, c1, -_numbers(c2))
+    return add(basis, c1, -numbers(c2))
 
 
 def multiply_by_x(basis: Basis, c: Any) -> Any:
@@ -255,7 +282,7 @@ def power(basis: Basis, c: Any, pow: Any, maxpower: int | None = 16) -> Any:
 
 
 def _moved(c: Any, axis: int) -> Any:
-    c = _numbers(c)
+    c = numbers(c)
     c = c.reshape(1) if c.ndim == 0 else c
     return np.moveaxis(c, axis, 0)
 
@@ -302,7 +329,7 @@ def _integral(basis: Basis, c: Any, constant: Any, start: Any) -> Any:
 
 def line(basis: Basis, off: Any, scl: Any) -> Any:
     """Return the series of off + scl * x."""
-    off, scl = _numbers(off), _numbers(scl)
+    off, scl = numbers(off), numbers(scl)
     if raw(scl) == 0:
         return off.reshape(1)
     slope, shift, _ = basis.recurrence(0)
@@ -311,7 +338,7 @@ def line(basis: Basis, off: Any, scl: Any) -> Any:
 
 def from_roots(basis: Basis, roots: Any) -> Any:
     """Return the series with given roots, whose greatest power of the variable has the factor 1."""
-    roots = _numbers(roots)
+    roots = numbers(roots)
     roots = roots.reshape(1) if roots.ndim == 0 else roots
     if not roots.shape[0]:
         return np.ones_like(roots, shape=(1,))
@@ -356,7 +383,7 @@ def find_roots(basis: Basis, c: Any) -> Any:
 
 def fit(basis: Basis, x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = False, w: Any = None) -> Any:
     """Return the series that fits points with the least sum of squared errors."""
-    x, y = _numbers(x), _numbers(y)
+    x, y = numbers(x), numbers(y)
     degrees = np.sort(np.atleast_1d(np.asarray(deg)))
     if degrees.ndim != 1 or degrees.dtype.kind not in "iu" or not degrees.size:
         raise TypeError(
@@ -373,7 +400,7 @@ def fit(basis: Basis, x: Any, y: Any, deg: Any, rcond: float | None = None, full
     chosen = np.arange(most + 1) if np.ndim(deg) == 0 else degrees
     columns, values = vandermonde(basis, x, most)[:, chosen], y
     if w is not None:
-        w = _numbers(w)
+        w = numbers(w)
         if w.shape != x.shape:
             raise TypeError(
                 f"numpy.polynomial: {basis.prefix}fit takes one weight for each of the {x.shape[0]} points, not shape "
@@ -423,7 +450,7 @@ def from_powers(basis: Basis, pol: Any) -> Any:
 
 def weight(basis: Basis, x: Any) -> Any:
     """Return the weight with which the polynomials are orthogonal."""
-    x = _numbers(x)
+    x = numbers(x)
     forms: dict[str, Callable[[], Any]] = {
         "cheb": lambda: 1 / (np.sqrt(1 + x) * np.sqrt(1 - x)),
         "leg": lambda: x * 0.0 + 1.0,
@@ -442,7 +469,7 @@ def interpolate(basis: Basis, func: Callable[..., Any], deg: int, args: Any = ()
     """
     degree = _degree(basis, "interpolate", deg)
     points = np.polynomial.chebyshev.chebpts1(degree + 1)
-    values = _numbers(func(points, *args))
+    values = numbers(func(points, *args))
     if values.shape[:1] != points.shape:
         raise ArgumentError(
             f"numpy.polynomial: chebinterpolate takes a function of {points.size} points that returns as many values, "

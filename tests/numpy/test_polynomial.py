@@ -252,6 +252,7 @@ def test_a_chebyshev_class_interpolates() -> None:
         (lambda p: p.Polynomial([1.0]) + p.Polynomial([1.0], [0, 1]), TypeError, "write other.convert"),
         (lambda p: p.Polynomial([1.0]) / p.Polynomial([1.0]), TypeError, "write // or divmod"),
         (lambda p: p.Polynomial([1.0]).truncate(0), ValueError, "truncate takes a positive number"),
+        (lambda p: hash(p.Polynomial([1.0])), TypeError, "has no hash"),
         (lambda p: p.Polynomial.basis(-1), ValueError, "basis takes a degree of 0 or more"),
         (lambda p: np.asarray(p.Polynomial([1.0])), ag.errors.ArgumentError, "write its coef"),
     ],

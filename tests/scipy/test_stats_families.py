@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 
 import asyncgrad as ag
+from asyncgrad import sync
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import stats
 from asyncgrad.scipy.stats import (
@@ -260,3 +261,15 @@ def test_the_limit_of_a_shape_has_derivatives(name: str, shapes: tuple[float, ..
         near = getattr(family, method)(points, *(shape + 1e-4 for shape in shapes))
         np.testing.assert_allclose(found, near, atol=1e-3)
         check_along_a_line(functools.partial(getattr(family, method), points), parameters)
+
+
+@pytest.mark.parametrize("name", ["fisk", "genhalflogistic", "kappa3", "kappa4", "ncf", "ncx2", "rice", "tukeylambda"])
+def test_values_at_the_ends_of_a_support_are_scipys(name: str) -> None:
+    shapes, leaves = _SHAPES[name], [ag.tensor(float(shape), requires_grad=True) for shape in _SHAPES[name]]
+    family, theirs = getattr(stats, name), getattr(scipy.stats, name)
+    ends = np.array([end for end in theirs.support(*shapes) if np.isfinite(end)])
+    for method in ("pdf", "cdf", "sf"):
+        found = getattr(family, method)(ends, *leaves)
+        np.testing.assert_allclose(found.detach(), getattr(theirs, method)(ends, *shapes), atol=1e-12)
+        if found.requires_grad:
+            assert not any(np.isnan(slope.item()) for slope in sync.grad(found.sum(), leaves, materialize_grads=True))

@@ -260,7 +260,13 @@ class Series(ABC):
         pairs = ((self.domain, other.domain), (self.window, other.window), (raw(self.coef), raw(other.coef)))
         return all(np.array_equal(one, another) for one, another in pairs)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        """Refuse: what may be equal to another one by its values has no hash.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"a {type(self).__name__} has no hash, as NumPy's: use id()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Refuse: it would be an array of the coefficients, without their history.

@@ -235,6 +235,7 @@ class Cosine(Implicit):
 
     __slots__ = ()
 
+    _flat_start = _flat_end = True
     _ends: tuple[float, float] = (-math.pi, math.pi)
 
     def _logpdf(self, y: Any) -> Any:

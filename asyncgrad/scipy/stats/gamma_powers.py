@@ -288,6 +288,7 @@ class LeftLevy(Transformed):
 
     __slots__ = ()
 
+    _flat_end = True
     base: ContinuousDistribution = gamma
     _ends: tuple[float, float] = (-np.inf, 0.0)
     _inner = -0.5
@@ -414,6 +415,7 @@ class Argus(ContinuousDistribution):
 
     __slots__ = ()
 
+    _flat_start = _flat_end = True
     shapes: tuple[str, ...] = ("chi",)
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:

@@ -71,6 +71,12 @@ class NoncentralChiSquared(_Noncentral):
 
     shapes: tuple[str, ...] = ("df", "nc")
     _ends: tuple[float, float] = (0.0, np.inf)
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, df: Any, nc: Any) -> tuple[Any, Any]:
+        half = df / 2
+        factor = nc * distance / (4 * half) - (distance + nc) / 2 - half * math.log(2) - special.gammaln(half)
+        return half - 1, factor
 
     def _valid(self, *shapes: Any) -> Any:
         df, nc = shapes
@@ -105,6 +111,7 @@ class Rice(WithPowers):
 
     __slots__ = ()
 
+    _flat_start = True
     shapes: tuple[str, ...] = ("b",)
     base: ContinuousDistribution = ncx2
 
@@ -139,6 +146,12 @@ class NoncentralF(_Noncentral):
 
     shapes: tuple[str, ...] = ("dfn", "dfd", "nc")
     _ends: tuple[float, float] = (0.0, np.inf)
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, dfn: Any, dfd: Any, nc: Any) -> tuple[Any, Any]:
+        a, b, rate = dfn / 2, dfd / 2, dfn / dfd
+        slope = (a + b) * rate * (nc / (2 * a) - 1)
+        return a - 1, slope * distance - nc / 2 + a * np.log(rate) - special.betaln(a, b)
 
     def _valid(self, *shapes: Any) -> Any:
         dfn, dfd, nc = shapes

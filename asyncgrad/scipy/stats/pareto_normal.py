@@ -33,6 +33,7 @@ class DoubleParetoLogNormal(Implicit):
 
     __slots__ = ()
 
+    _flat_start = True
     shapes: tuple[str, ...] = ("u", "s", "a", "b")
     _ends: tuple[float, float] = (0.0, np.inf)
     _inner = 1.0

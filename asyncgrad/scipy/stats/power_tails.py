@@ -120,6 +120,10 @@ class Fisk(ExponentialOf):
     __slots__ = ()
 
     base: ContinuousDistribution = logistic
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (c - 1, np.log(c) + 0.0 * distance)
 
     def _mean_power(self, order: int, c: Any) -> Any:
         margin = c - order
@@ -165,6 +169,10 @@ class LogLaplace(ExponentialOf):
     __slots__ = ()
 
     base: ContinuousDistribution = laplace
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (c - 1, np.log(c / 2) + 0.0 * distance)
 
     def _mean_power(self, order: int, c: Any) -> Any:
         margin = c - order
@@ -228,6 +236,7 @@ class InverseOfNormal(Positive):
 
     __slots__ = ()
 
+    _flat_start = True
     shapes: tuple[str, ...] = ("a",)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
@@ -273,6 +282,21 @@ class Kappa3(WithPowers):
 
     def _log_slope(self, y: Any, a: Any) -> Any:
         return np.log(a) - (a + 1) * np.log(y) - np.log1p(a * y ** (-a))
+
+    # By other forms where the variable is small, for it may be 0.
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        return np.log(a) - (1 / a + 1) * np.log(a + y**a)
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        return y * (a + y**a) ** (-1 / a)
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        is_low = raw(y) < 1
+        return np.where(is_low, 1 - self._cdf(y, a), -np.expm1(-self._to_base(np.where(is_low, 1.0, y), a)))
+
+    def _logsf(self, y: Any, a: Any) -> Any:
+        return np.log(self._sf(y, a))
 
     def _mean_power(self, order: int, a: Any) -> Any:
         margin = a - order

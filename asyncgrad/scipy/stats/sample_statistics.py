@@ -125,6 +125,7 @@ class TukeyLambda(ContinuousDistribution):
 
     __slots__ = ()
 
+    _flat_start = _flat_end = True
     shapes: tuple[str, ...] = ("lam",)
     _inner = 0.0
 

@@ -302,6 +302,11 @@ class GeneralizedHalfLogistic(Transformed):
 
     shapes: tuple[str, ...] = ("c",)
     base: ContinuousDistribution = halflogistic
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any] | None:
+        exponent = 1 / shapes[0] - 1
+        return (exponent, math.log(2) + exponent * np.log(shapes[0]) + 0.0 * distance) if at_last else None
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, 1 / shapes[0]
@@ -328,6 +333,7 @@ class PowerLogNormal(Transformed):
 
     __slots__ = ()
 
+    _flat_start = True
     shapes: tuple[str, ...] = ("c", "s")
     base: ContinuousDistribution = powernorm
 
@@ -425,6 +431,16 @@ class Kappa4(Transformed):
     base: ContinuousDistribution = expon
     _decreases = True
     _inner = 0.0
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any] | None:
+        h, k = shapes
+        end = k if at_last else h
+        if np.any(raw(end) <= 0):
+            return None
+        exponent = 1 / end - 1
+        factor = exponent * np.log(k) if at_last else (k - 1 + exponent * k) * np.log(h)
+        return exponent, factor + 0.0 * distance
 
     def _valid(self, *shapes: Any) -> Any:
         return np.isfinite(shapes[0]) & np.isfinite(shapes[1])

@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 
 import asyncgrad as ag
+import asyncgrad.numpy.polynomial
 import asyncgrad.scipy
 from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING, NonDifferentiable
 from asyncgrad.core.recording.primitive import RULES
@@ -158,8 +159,27 @@ def page() -> str:
         + "".join(tables)
         + "\n## Methods and attributes of tensors\n\n"
         + f"As of an ndarray: {_listed(methods)}.\n\nOf an ndarray alone: {_listed(lacking)}.\n"
+        + _polynomials()
         + _special_functions()
         + _scipy_modules()
+    )
+
+
+def _polynomials() -> str:
+    """Return what is said of the functions of numpy.polynomial."""
+    lines, classes = [], []
+    for name in asyncgrad.numpy.polynomial.__all__:
+        found = getattr(asyncgrad.numpy.polynomial, name)
+        if isinstance(found, types.ModuleType):
+            lines.append(f"- `asyncgrad.numpy.polynomial.{name}`: {_listed(dir(found))}\n")
+        else:
+            classes.append(name)
+    return (
+        "\n## numpy.polynomial\n\nNumPy's own functions and classes make an array of coefficients; those of "
+        "`asyncgrad.numpy.polynomial`, by NumPy's names, take and return tensors, and are differentiable by "
+        "coefficients, points, roots and values.\n\n"
+        + "".join(lines)
+        + f"- `asyncgrad.numpy.polynomial`: {_listed(classes)}\n"
     )
 
 

@@ -394,7 +394,7 @@ def stub_of(module: str) -> str:
     lines = [HEADER.format(version=VERSION)]
     if not path:
         lines.append(UFUNCS)
-        lines += [f"from . import {name} as {name}" for name in ("fft", "linalg", "random")]
+        lines += [f"from . import {name} as {name}" for name in ("fft", "linalg", "polynomial", "random")]
     if path == "linalg":
         lines.append(LINALG)
     source = importlib.import_module(module.removeprefix("asyncgrad."))

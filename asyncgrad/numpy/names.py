@@ -35,7 +35,7 @@ CREATES = {
     "zeros_like",
 }
 #: The modules of NumPy that this package has a module for.
-_OURS = {"fft", "linalg", "random"}
+_OURS = {"fft", "linalg", "polynomial", "random"}
 #: What the array API standard wants to know of a namespace.
 _ABOUT: dict[str, Any] = {"__array_api_version__": "2024.12", "__array_namespace_info__": ArrayNamespaceInfo}
 #: The names that stand for more than a function of NumPy with Tensors as results.

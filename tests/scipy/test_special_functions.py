@@ -13,7 +13,7 @@ from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import special
 from tests.core.ops.finite_differences import Case
-from tests.scipy.functions import check, check_values, named_calls
+from tests.scipy.functions import check, check_along_a_line, check_values, named_calls
 
 _A = np.array([[1.0, -2.0, 0.5], [3.0, 1000.0, 999.0]])
 _SMALL = np.array([[1.0, -2.0, 0.5], [3.0, 2.0, 0.25]])
@@ -499,3 +499,33 @@ def test_functions_of_the_polar_angle_have_their_slope_behind_the_pole_too() -> 
         strict=True,
     ):
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_a_factorial_of_minus_one_is_a_pole() -> None:
+    for n in (-1, np.array([-1.0, 2.0]), np.array([-1 + 0j, 0.5j])):
+        expected = scipy.special.factorial(n, extend="complex")
+        np.testing.assert_array_equal(special.factorial(n, extend="complex").numpy(), expected)
+
+
+def test_a_confluent_function_that_is_a_polynomial_has_its_derivatives() -> None:
+    first, second = np.array([-1, -3, -4, 0.5]), np.array([-1, -3, -6, 1.5])
+
+    check_along_a_line(lambda x: scipy.special.hyp1f1(first, second, x), [np.array([0.5, 1.5, 0.75, -0.25])])
+
+
+@pytest.mark.parametrize(("a", "b"), [(0, 0), (1, [0, -1, -2])])
+def test_a_confluent_function_at_a_pole_has_no_derivative(a: int, b: Any) -> None:
+    x = ag.tensor(0.5, requires_grad=True)
+    (slope,) = sync.grad(np.sum(scipy.special.hyp1f1(a, b, x)), [x])
+
+    assert np.isnan(slope.item())
+
+
+@pytest.mark.skipif(not hasattr(scipy.special, "log_wright_bessel"), reason="SciPy has it from 1.14 on")
+def test_derivatives_of_wrights_function_are_there_where_a_gamma_function_overflows() -> None:
+    leaves = [ag.tensor(number, requires_grad=True) for number in (100.0, 100.0, 1e20)]
+    by_a, by_b, by_x = sync.grad(scipy.special.log_wright_bessel(*leaves), leaves)
+
+    # All but the first term, 1 / gamma(b), are nothing.
+    np.testing.assert_allclose([by_a, by_x], 0.0, atol=1e-100)
+    np.testing.assert_allclose(by_b.item(), -scipy.special.psi(100.0), rtol=1e-7)

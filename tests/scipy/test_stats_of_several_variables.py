@@ -264,3 +264,17 @@ def test_covariances_by_a_decomposition_are_scipys_and_differentiable() -> None:
         stats.Covariance.from_diagonal([1.0, -1.0])
     with pytest.raises(ValueError, match=r"a matrix of shape \(d, d\), not \(2,\)"):
         stats.Covariance.from_cholesky([1.0, 1.0])
+
+
+def test_a_covariance_is_singular_where_it_is_for_scipy() -> None:
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(3, 2))
+    points = rng.normal(size=(20, 2)) @ root.T + 1e-9 * rng.normal(size=(20, 3))
+    for cov in (root @ root.T, np.diag([1.0, 2.0, 1e-12])):
+        found = stats.multivariate_normal.logpdf(points, cov=cov, allow_singular=True)
+        np.testing.assert_allclose(found, scipy.stats.multivariate_normal.logpdf(points, cov=cov, allow_singular=True))
+    with pytest.raises(ValueError, match="without negative eigenvalues, and one is -1"):
+        stats.multivariate_normal.logpdf(points, cov=np.diag([1.0, 2.0, -1.0]), allow_singular=True)
+    leaf = ag.tensor(root @ root.T, requires_grad=True)
+    with pytest.raises(ArgumentError, match=r"no derivative by a singular cov: pass cov\.detach"):
+        stats.multivariate_normal.logpdf(points, cov=leaf, allow_singular=True)

@@ -251,7 +251,8 @@ def noncentral_f_slope(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any
 def vonmises_slope(kappa: Any, angle: Any) -> Any:
     """Return the derivative of the angle with respect to `kappa`, for draws around 0 of the von Mises distribution."""
     kappa, angle = _double(kappa), _double(angle)
-    signs = np.sign(raw(angle))
+    # Not 0 for the angle 0, where the slope has a derivative.
+    signs = np.where(raw(angle) < 0, -1.0, 1.0)
     angle = signs * angle
     # 1 - cos(t), halved, which does not cancel near 0.
     height = np.square(np.sin(angle / 2))

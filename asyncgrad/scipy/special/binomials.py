@@ -171,7 +171,12 @@ def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
         raise ValueError(f'scipy.special.factorial takes extend="zero" or "complex", not {extend!r}')
     n = floating(n)
     if extend == "complex":
-        return special.gamma(n + 1)
+        # Of both signs of 0 the gamma function has different poles, and n + 1 is the one of the wrong sign.
+        is_pole = raw(n) == -1
+        if not is_pole.any():
+            return special.gamma(n + 1)
+        nothing = complex(np.nan, np.nan) if n.dtype.kind == "c" else np.nan
+        return np.where(is_pole, nothing, special.gamma(np.where(is_pole, 0, n) + 1))
     if n.dtype.kind == "c":
         raise ArgumentTypeError('scipy.special.factorial of complex numbers needs extend="complex"')
     is_below = raw(n) < 0

@@ -16,7 +16,7 @@ from ...core.recording.primitive import Primitive
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .hypergeometric_series import series
-from .rules import differentiable
+from .rules import compute_where, differentiable
 from .tricomi import tricomi, tricomi_by_parameter
 
 __all__ = ["confluent_by", "gauss_by", "hyp0f1", "hyp1f1", "hyp2f1", "hyperu"]
@@ -75,12 +75,30 @@ def _far_confluent_by(a: Any, b: Any, z: Any, parameter: int) -> Any:
     return special.gamma(b) * (-z) ** -a * slope
 
 
+def _confluent_slope(a: Any, b: Any, x: Any, out: Any) -> Any:
+    """Return the derivative by the argument: of a polynomial where b is a pole and a is none before it."""
+    is_pole = (raw(b).real <= 0) & (raw(b) == np.floor(raw(b).real))
+    if not np.any(is_pole):
+        return a / b * special.hyp1f1(a + 1, b + 1, x)
+    is_infinite = ~np.isfinite(raw(out))
+    is_polynomial = is_pole & ~is_infinite
+    usual = compute_where(~is_pole, lambda a, b, x: a / b * special.hyp1f1(a + 1, b + 1, x), a, b, x)
+    a, b, x = (np.where(is_polynomial, one, safe) for one, safe in ((a, 0.0), (b, -1.0), (x, 0.0)))
+    slope: Any = 1.0
+    for k in range(int(-np.min(raw(a).real, initial=0.0)) - 1, 0, -1):
+        # The coefficients of degrees from -a on are 0.
+        is_term = raw(a).real < -k
+        step = np.where(is_term, a + k, 0.0) / np.where(is_term, b + k, 1.0)
+        slope = np.where(is_term, 1 + slope * (x * step / k), 1.0)
+    return np.where(is_infinite, np.nan, np.where(is_polynomial, a / b * slope, usual))
+
+
 hyp1f1: Primitive = differentiable(
     special.hyp1f1,
     "a b x",
     a=lambda g, a, b, x: g * confluent_by(a, b, x, 0),
     b=lambda g, a, b, x: g * confluent_by(a, b, x, 1),
-    x=lambda g, a, b, x: g * (a / b * special.hyp1f1(a + 1, b + 1, x)),
+    x=lambda g, a, b, x, out: g * _confluent_slope(a, b, x, out),
 )
 
 

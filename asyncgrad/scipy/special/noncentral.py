@@ -22,10 +22,12 @@ from .searches import searched
 from .trapezoid import trapezoid_nodes
 
 __all__ = [
+    "chi_log_density",
     "chndtr",
     "chndtridf",
     "chndtrinc",
     "chndtrix",
+    "f_log_density",
     "ncfdtr",
     "ncfdtri",
     "ncfdtridfd",
@@ -35,6 +37,7 @@ __all__ = [
     "nctdtridf",
     "nctdtrinc",
     "nctdtrit",
+    "t_log_density",
 ]
 
 #: The least number above 0.
@@ -81,6 +84,14 @@ def _mixture(peak: Any, product: Any, logarithm: Any) -> Any:
     return np.sum((product / size) ** numbers * np.exp(scales + logarithm(numbers)), 0)
 
 
+def _log_mixture(peak: Any, product: Any, logarithm: Any) -> Any:
+    """Return the logarithm of such a sum, which may be too small for a float."""
+    top = np.floor(peak)
+    size = np.where(raw(product) > 0, raw(product), 1.0)
+    greatest = raw(logarithm(top)) + top * np.log(size) - special.gammaln(top + 1)
+    return np.log(_mixture(peak, product, lambda j: logarithm(j) - greatest)) + greatest
+
+
 # The noncentral chi-square distribution: x / 2 has a gamma distribution of the shape df / 2 + j.
 
 
@@ -88,11 +99,21 @@ def _chi_density(x: Any, df: Any, nc: Any) -> Any:
     return _where_finite(_finite_chi_density, (x, df, nc), 0, 0.0)
 
 
-def _finite_chi_density(x: Any, df: Any, nc: Any) -> Any:
+def _chi_terms(x: Any, df: Any, nc: Any) -> tuple[Any, Any, Any]:
+    """Return what a mixture takes."""
     shape, product = df / 2, nc * x / 4
     peak = (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
     rest = special.xlogy(shape - 1, x / 2) - (x + nc) / 2 - math.log(2)
-    return _mixture(peak, product, lambda j: rest - special.gammaln(shape + j))
+    return peak, product, lambda j: rest - special.gammaln(shape + j)
+
+
+def _finite_chi_density(x: Any, df: Any, nc: Any) -> Any:
+    return _mixture(*_chi_terms(x, df, nc))
+
+
+def chi_log_density(x: Any, df: Any, nc: Any) -> Any:
+    """Return the logarithm of the density of the noncentral chi-square distribution, for finite arguments."""
+    return _log_mixture(*_chi_terms(x, df, nc))
 
 
 def _chi_quantile_by(parameter: str, x: Any, df: Any, nc: Any) -> Any:
@@ -146,13 +167,23 @@ def _f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
     return _where_finite(_finite_f_density, (dfn, dfd, nc, x), 3, 0.0)
 
 
-def _finite_f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+def _f_terms(dfn: Any, dfd: Any, nc: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Return what a mixture takes."""
     a, b, odds = dfn / 2, dfd / 2, dfn * x / dfd
     product = nc / 2 * (odds / (1 + odds))
     linear = raw(a) - raw(product)
     peak = (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
     rest = special.xlogy(a - 1, odds) - (a + b) * np.log1p(odds) - nc / 2 + np.log(dfn / dfd)
-    return _mixture(peak, product, lambda j: rest - special.betaln(a + j, b))
+    return peak, product, lambda j: rest - special.betaln(a + j, b)
+
+
+def _finite_f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+    return _mixture(*_f_terms(dfn, dfd, nc, x))
+
+
+def f_log_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+    """Return the logarithm of the density of the noncentral F distribution, for finite arguments."""
+    return _log_mixture(*_f_terms(dfn, dfd, nc, x))
 
 
 def _f_quantile_by(parameter: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
@@ -242,19 +273,38 @@ def _t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
     return _where_finite(finite, (df, nc, t), 2, -np.inf)
 
 
-def _finite_t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
-    df, nc, t = np.broadcast_arrays(df, nc, t)
+def _t_terms(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
+    """Return the nodes of s, and the logarithms of the terms that are to be summed."""
     logarithms, step = _t_nodes(*(np.asarray(raw(one), float) for one in (df, nc, t)))
     s = np.exp(logarithms)
     shape, power = df / 2, df * (s * s / 2)
     logarithm = shape * np.log(shape) - special.gammaln(shape) + df * logarithms - power - np.square(t * s - nc) / 2
-    terms = np.exp(logarithm) * (step * 2 / math.sqrt(2 * math.pi))
+    return s, logarithm + np.log(step * 2 / math.sqrt(2 * math.pi))
+
+
+def t_log_density(df: Any, nc: Any, t: Any) -> Any:
+    """Return the logarithm of the density of the noncentral t distribution, for finite arguments; nan for nan."""
+    inside = np.isfinite(raw(df) + raw(nc) + raw(t))
+    return compute_where(inside, _finite_t_log_density, df, nc, t, outside=np.nan)
+
+
+def _finite_t_log_density(df: Any, nc: Any, t: Any) -> Any:
+    df, nc, t = np.broadcast_arrays(df, nc, t)
+    s, logarithm = _t_terms(df, nc, t)
+    greatest = np.max(raw(logarithm), 0)
+    return np.log(np.sum(np.exp(logarithm - greatest) * s, 0)) + greatest
+
+
+def _finite_t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
+    df, nc, t = np.broadcast_arrays(df, nc, t)
+    s, logarithm = _t_terms(df, nc, t)
+    terms = np.exp(logarithm)
     if parameter == "nc":
         return -np.sum(terms, 0)
     if parameter == "t":
         return np.sum(terms * s, 0)
     # How the logarithm of a quantile of s moves with df.
-    moves = gamma_slope(*np.broadcast_arrays(shape, power)) / 4 - 1 / (2 * df)
+    moves = gamma_slope(*np.broadcast_arrays(df / 2, df * (s * s / 2))) / 4 - 1 / (2 * df)
     return t * np.sum(terms * s * moves, 0)
 
 

@@ -19,10 +19,19 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["kolmogi", "kolmogorov", "owens_t", "smirnov", "smirnovi", "tklmbda"]
+__all__ = [
+    "kolmogi",
+    "kolmogorov",
+    "kolmogorov_slope",
+    "owens_t",
+    "smirnov",
+    "smirnov_derivative",
+    "smirnovi",
+    "tklmbda",
+]
 
 
-def _kolmogorov_slope(y: Any) -> Any:
+def kolmogorov_slope(y: Any) -> Any:
     """Return minus the density: of two series, of which each converges fast where the other does not."""
     is_low, is_positive = raw(y) < 1, raw(y) > 0.02
     low, high = np.where(is_low & is_positive, y, 1.0), np.where(is_low, 1.0, y)
@@ -37,8 +46,8 @@ def _kolmogorov_slope(y: Any) -> Any:
     return np.where(is_low, np.where(is_positive, -math.sqrt(2 * math.pi) * near / square, 0.0), 8 * high * far)
 
 
-kolmogorov: Primitive = differentiable(special.kolmogorov, "y", y=lambda g, y: g * _kolmogorov_slope(y))
-kolmogi: Primitive = differentiable(special.kolmogi, "p", p=lambda g, out: g / _kolmogorov_slope(out))
+kolmogorov: Primitive = differentiable(special.kolmogorov, "y", y=lambda g, y: g * kolmogorov_slope(y))
+kolmogi: Primitive = differentiable(special.kolmogi, "p", p=lambda g, out: g / kolmogorov_slope(out))
 
 
 # Smirnov's distribution for a sample of n: the probability is a sum of polynomials over v, from 0 up to n * (1 - d).

@@ -29,13 +29,14 @@ __all__ = [
     "wright_bessel",
     "wrightomega",
     "zeta",
+    "zeta_slope",
     "zetac",
 ]
 
 # Riemann's zeta function.
 
 
-def _zeta_slope(s: Any) -> Any:
+def zeta_slope(s: Any) -> Any:
     """Return the derivative of zeta: of its series far to the right, elsewhere of (s - 1) * zeta(s) by differences."""
     s = double(s)
     is_right = raw(s).real > 8
@@ -64,10 +65,10 @@ def riemann_zeta(s: Any) -> Any:
 
 @derivative(riemann_zeta, "s")
 def _(g: Any, s: Array) -> Array:
-    return g * _zeta_slope(s)
+    return g * zeta_slope(s)
 
 
-zetac: Primitive = differentiable(special.zetac, "x", x=lambda g, x: g * _zeta_slope(x))
+zetac: Primitive = differentiable(special.zetac, "x", x=lambda g, x: g * zeta_slope(x))
 
 # Hurwitz's.
 
@@ -242,7 +243,22 @@ _WRIGHT_STEP = 2.0**-6
 
 
 def _scaled_wright(a: Any, b: Any, x: Any, scale: Any) -> Any:
-    return special.wright_bessel(a, b, x) if scale is None else np.exp(special.log_wright_bessel(a, b, x) - scale)
+    return special.wright_bessel(a, b, x) if scale is None else np.exp(_log_wright(a, b, x) - scale)
+
+
+def _log_wright(a: Any, b: Any, x: Any) -> Any:
+    """Return the logarithm of the function, by its series where SciPy has none for gamma(b) overflows."""
+    value = special.log_wright_bessel(a, b, x)
+    is_missing = np.isnan(raw(value)) & (raw(b) > 170) & (raw(x) > 0) & np.isfinite(raw(a) + raw(x))
+    if not np.any(is_missing):
+        return value
+    a, b, x = (np.where(is_missing, one, safe)[..., np.newaxis] for one, safe in ((a, 1.0), (b, 200.0), (x, 1.0)))
+    k = np.arange(_TERMS)
+    terms = k * np.log(x) - special.gammaln(k + 1) - special.gammaln(a * k + b)
+    greatest = np.max(raw(terms), -1)
+    found = np.log(np.sum(np.exp(terms - greatest[..., np.newaxis]), -1)) + greatest
+    # Nowhere else has the series so few terms.
+    return np.where(is_missing & (raw(terms)[..., -1] < greatest - 40), found, value)
 
 
 wright_bessel: Primitive = differentiable(
@@ -265,7 +281,7 @@ if hasattr(special, "log_wright_bessel"):
         "a b x",
         a=lambda g, a, b, x, out: g * (x * _wright_by_b(*_doubles(a, a + b, x), out)),
         b=lambda g, a, b, x, out: g * _wright_by_b(*_doubles(a, b, x), out),
-        x=lambda g, a, b, x, out: g * np.exp(special.log_wright_bessel(a, a + b, x) - out),
+        x=lambda g, a, b, x, out: g * np.exp(_log_wright(*_doubles(a, a + b, x)) - out),
     )
 
 

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 from .choices import categorical as categorical
 from .choices import multinomial as multinomial
+from .circular import cosine as cosine
+from .circular import vonmises as vonmises
+from .circular import vonmises_line as vonmises_line
+from .circular import wrapcauchy as wrapcauchy
 from .comparisons import kendalltau as kendalltau
 from .comparisons import linregress as linregress
 from .comparisons import mannwhitneyu as mannwhitneyu
@@ -20,6 +24,7 @@ from .comparisons import wilcoxon as wilcoxon
 from .covariance import Covariance as Covariance
 from .discrete import bernoulli as bernoulli
 from .discrete import betabinom as betabinom
+from .discrete import betanbinom as betanbinom
 from .discrete import binom as binom
 from .discrete import geom as geom
 from .discrete import hypergeom as hypergeom
@@ -28,12 +33,42 @@ from .discrete import poisson as poisson
 from .extremes import genextreme as genextreme
 from .extremes import genpareto as genpareto
 from .extremes import gompertz as gompertz
+from .folded import foldcauchy as foldcauchy
+from .folded import foldnorm as foldnorm
 from .gamma_and_beta import beta as beta
 from .gamma_and_beta import chi2 as chi2
 from .gamma_and_beta import f as f
 from .gamma_and_beta import gamma as gamma
 from .gamma_and_beta import invgamma as invgamma
 from .gamma_and_beta import t as t
+from .gamma_powers import argus as argus
+from .gamma_powers import chi as chi
+from .gamma_powers import erlang as erlang
+from .gamma_powers import gengamma as gengamma
+from .gamma_powers import levy as levy
+from .gamma_powers import levy_l as levy_l
+from .gamma_powers import loggamma as loggamma
+from .gamma_powers import maxwell as maxwell
+from .gamma_powers import moyal as moyal
+from .gamma_powers import nakagami as nakagami
+from .gamma_powers import pearson3 as pearson3
+from .integrated import gausshyper as gausshyper
+from .intervals import anglit as anglit
+from .intervals import arcsine as arcsine
+from .intervals import bradford as bradford
+from .intervals import johnsonsb as johnsonsb
+from .intervals import loguniform as loguniform
+from .intervals import rdist as rdist
+from .intervals import reciprocal as reciprocal
+from .intervals import truncexpon as truncexpon
+from .intervals import truncpareto as truncpareto
+from .intervals import truncweibull_min as truncweibull_min
+from .inverse_normal import genhyperbolic as genhyperbolic
+from .inverse_normal import geninvgauss as geninvgauss
+from .inverse_normal import invgauss as invgauss
+from .inverse_normal import norminvgauss as norminvgauss
+from .inverse_normal import recipinvgauss as recipinvgauss
+from .inverse_normal import wald as wald
 from .kernel_density import gaussian_kde as gaussian_kde
 from .location_scale import cauchy as cauchy
 from .location_scale import expon as expon
@@ -47,10 +82,17 @@ from .location_scale import uniform as uniform
 from .multivariate import dirichlet as dirichlet
 from .multivariate import multivariate_normal as multivariate_normal
 from .multivariate import multivariate_t as multivariate_t
+from .noncentral import ncf as ncf
+from .noncentral import nct as nct
+from .noncentral import ncx2 as ncx2
+from .noncentral import rice as rice
+from .noncentral import skellam as skellam
 from .normal import halfnorm as halfnorm
 from .normal import lognorm as lognorm
 from .normal import norm as norm
 from .normal import truncnorm as truncnorm
+from .pareto_normal import dpareto_lognorm as dpareto_lognorm
+from .pieces import crystalball as crystalball
 from .pieces import dgamma as dgamma
 from .pieces import dweibull as dweibull
 from .pieces import gennorm as gennorm
@@ -58,7 +100,23 @@ from .pieces import halfgennorm as halfgennorm
 from .pieces import laplace_asymmetric as laplace_asymmetric
 from .pieces import powernorm as powernorm
 from .pieces import semicircular as semicircular
+from .pieces import skewcauchy as skewcauchy
+from .pieces import trapezoid as trapezoid
 from .pieces import triang as triang
+from .power_series import logser as logser
+from .power_series import yulesimon as yulesimon
+from .power_series import zipf as zipf
+from .power_series import zipfian as zipfian
+from .power_tails import alpha as alpha
+from .power_tails import betaprime as betaprime
+from .power_tails import burr as burr
+from .power_tails import burr12 as burr12
+from .power_tails import fisk as fisk
+from .power_tails import invweibull as invweibull
+from .power_tails import kappa3 as kappa3
+from .power_tails import loglaplace as loglaplace
+from .power_tails import lomax as lomax
+from .power_tails import mielke as mielke
 from .power_transforms import boxcox as boxcox
 from .power_transforms import boxcox_llf as boxcox_llf
 from .power_transforms import energy_distance as energy_distance
@@ -71,9 +129,11 @@ from .powers import weibull_max as weibull_max
 from .powers import weibull_min as weibull_min
 from .random_matrices import invwishart as invwishart
 from .random_matrices import wishart as wishart
+from .sample_statistics import ksone as ksone
+from .sample_statistics import kstwobign as kstwobign
+from .sample_statistics import tukeylambda as tukeylambda
 from .skewed import exponnorm as exponnorm
 from .skewed import skewnorm as skewnorm
-from .skewed import vonmises as vonmises
 from .summaries import entropy as entropy
 from .summaries import gmean as gmean
 from .summaries import hmean as hmean
@@ -89,46 +149,39 @@ from .summaries import trim_mean as trim_mean
 from .summaries import variation as variation
 from .summaries import zmap as zmap
 from .summaries import zscore as zscore
-from .transformed import arcsine as arcsine
-from .transformed import betaprime as betaprime
-from .transformed import bradford as bradford
-from .transformed import burr as burr
-from .transformed import burr12 as burr12
-from .transformed import chi as chi
-from .transformed import erlang as erlang
+from .transformed import exponpow as exponpow
 from .transformed import exponweib as exponweib
 from .transformed import fatiguelife as fatiguelife
-from .transformed import fisk as fisk
-from .transformed import gengamma as gengamma
+from .transformed import genexpon as genexpon
+from .transformed import genhalflogistic as genhalflogistic
 from .transformed import genlogistic as genlogistic
 from .transformed import gibrat as gibrat
 from .transformed import halflogistic as halflogistic
 from .transformed import hypsecant as hypsecant
-from .transformed import invweibull as invweibull
-from .transformed import johnsonsb as johnsonsb
+from .transformed import jf_skew_t as jf_skew_t
 from .transformed import johnsonsu as johnsonsu
-from .transformed import levy as levy
-from .transformed import loggamma as loggamma
-from .transformed import loglaplace as loglaplace
-from .transformed import loguniform as loguniform
-from .transformed import lomax as lomax
-from .transformed import maxwell as maxwell
-from .transformed import mielke as mielke
-from .transformed import moyal as moyal
-from .transformed import nakagami as nakagami
-from .transformed import reciprocal as reciprocal
-from .transformed import truncexpon as truncexpon
+from .transformed import kappa4 as kappa4
+from .transformed import powerlognorm as powerlognorm
+from .urns import nchypergeom_fisher as nchypergeom_fisher
+from .urns import nhypergeom as nhypergeom
+from .whole_numbers import boltzmann as boltzmann
+from .whole_numbers import dlaplace as dlaplace
 from .whole_numbers import planck as planck
 from .whole_numbers import randint as randint
 
 __all__ = [
     "Covariance",
+    "alpha",
+    "anglit",
     "arcsine",
+    "argus",
     "bernoulli",
     "beta",
     "betabinom",
+    "betanbinom",
     "betaprime",
     "binom",
+    "boltzmann",
     "boxcox",
     "boxcox_llf",
     "bradford",
@@ -138,22 +191,34 @@ __all__ = [
     "cauchy",
     "chi",
     "chi2",
+    "cosine",
+    "crystalball",
     "dgamma",
     "dirichlet",
+    "dlaplace",
+    "dpareto_lognorm",
     "dweibull",
     "energy_distance",
     "entropy",
     "erlang",
     "expon",
     "exponnorm",
+    "exponpow",
     "exponweib",
     "f",
     "fatiguelife",
     "fisk",
+    "foldcauchy",
+    "foldnorm",
     "gamma",
+    "gausshyper",
     "gaussian_kde",
+    "genexpon",
     "genextreme",
     "gengamma",
+    "genhalflogistic",
+    "genhyperbolic",
+    "geninvgauss",
     "genlogistic",
     "gennorm",
     "genpareto",
@@ -171,21 +236,29 @@ __all__ = [
     "hypergeom",
     "hypsecant",
     "invgamma",
+    "invgauss",
     "invweibull",
     "invwishart",
     "iqr",
+    "jf_skew_t",
     "johnsonsb",
     "johnsonsu",
+    "kappa3",
+    "kappa4",
     "kendalltau",
+    "ksone",
+    "kstwobign",
     "kurtosis",
     "laplace",
     "laplace_asymmetric",
     "levy",
+    "levy_l",
     "linregress",
     "loggamma",
     "logistic",
     "loglaplace",
     "lognorm",
+    "logser",
     "loguniform",
     "lomax",
     "mannwhitneyu",
@@ -199,42 +272,65 @@ __all__ = [
     "multivariate_t",
     "nakagami",
     "nbinom",
+    "ncf",
+    "nchypergeom_fisher",
+    "nct",
+    "ncx2",
+    "nhypergeom",
     "norm",
+    "norminvgauss",
     "pareto",
+    "pearson3",
     "pearsonr",
     "planck",
     "pmean",
     "poisson",
     "powerlaw",
+    "powerlognorm",
     "powernorm",
     "randint",
     "rankdata",
     "rayleigh",
+    "rdist",
+    "recipinvgauss",
     "reciprocal",
+    "rice",
     "sem",
     "semicircular",
+    "skellam",
     "skew",
+    "skewcauchy",
     "skewnorm",
     "spearmanr",
     "t",
+    "trapezoid",
     "triang",
     "trim_mean",
     "truncexpon",
     "truncnorm",
+    "truncpareto",
+    "truncweibull_min",
     "ttest_1samp",
     "ttest_ind",
     "ttest_ind_from_stats",
     "ttest_rel",
+    "tukeylambda",
     "uniform",
     "variation",
     "vonmises",
+    "vonmises_line",
+    "wald",
     "wasserstein_distance",
     "weibull_max",
     "weibull_min",
     "wilcoxon",
     "wishart",
+    "wrapcauchy",
     "yeojohnson",
     "yeojohnson_llf",
+    "yulesimon",
+    "zipf",
+    "zipfian",
     "zmap",
     "zscore",
 ]

@@ -56,8 +56,13 @@ class Multinomial(_Choices):
     def _parameters(n: Any, p: Any) -> tuple[Any, Any, Any]:
         """Return the number of trials, the probabilities, and where they are none."""
         p, n = floating(p), np.asarray(raw(asarray(n))).astype(int)
+        tolerance = 10 * np.finfo(np.result_type(raw(p), np.float32)).eps
+        p = p.astype(float, copy=False)
         first = p[..., :-1]
-        p = np.concatenate([first, 1 - np.sum(first, -1, keepdims=True)], -1)
+        last = 1 - np.sum(first, -1, keepdims=True)
+        # As in SciPy the last one has the value that is given where this makes no difference but of rounding.
+        rest = raw(p)[..., -1:] - raw(last)
+        p = np.concatenate([first, last + np.where(np.abs(rest) <= tolerance, rest, 0.0)], -1)
         bad = (n < 0) | ((raw(p) < -1e-15) | (raw(p) > 1)).any(-1)
         return n, np.where(np.expand_dims(bad, -1) | (raw(p) < 0), 0.0, p), bad
 

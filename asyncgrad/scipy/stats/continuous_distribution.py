@@ -34,6 +34,10 @@ class ContinuousDistribution(UnivariateDistribution):
     #: Whether the density is a power of the distance next to an end of the support: see `_power`.
     _has_powers = False
 
+    def _point_inside(self, *shapes: Any) -> Any:
+        """Return a point inside of the support of the standard form: by default one that all supports have."""
+        return self._inner
+
     @abstractmethod
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
         """Return the logarithm of the density of the standard form, inside of the support."""
@@ -97,9 +101,13 @@ class ContinuousDistribution(UnivariateDistribution):
         `test_the_mean_of_a_function_does_not_miss_a_narrow_bulk` in tests/scipy/test_stats.py guards it.
         """
         with np.errstate(all="ignore"):
-            bulk = [float(raw(self._ppf(asarray(q), *(asarray(raw(one)) for one in shapes)))) for q in (0.05, 0.95)]
+            bulk = self._bulk(*(asarray(raw(one)) for one in shapes))
         low, high = float(raw(first)), float(raw(last))
         return [first, *(end for end in sorted(set(bulk)) if low < end < high), last]
+
+    def _bulk(self, *shapes: Any) -> list[float]:
+        """Return points between which most of the probability lies, without history: by default quantiles."""
+        return [float(raw(self._ppf(asarray(q), *shapes))) for q in (0.05, 0.95)]
 
     def _entropy(self, *shapes: Any) -> Any:
         """Return the entropy of the standard form, by default as an integral."""
@@ -134,7 +142,9 @@ class ContinuousDistribution(UnivariateDistribution):
         if not np.any(is_nothing):
             return np.exp(logarithm)
         # Where the density underflows so does its derivative, and not to 0 times infinity.
-        return np.where(is_nothing, 0.0, np.exp(self._logpdf(np.where(is_nothing, self._inner, y), *shapes)))
+        return np.where(
+            is_nothing, 0.0, np.exp(self._logpdf(np.where(is_nothing, self._point_inside(*shapes), y), *shapes))
+        )
 
     def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any] | None:
         """Return how the density depends on the distance to an end of the support, next to it, if by a power.
@@ -169,13 +179,14 @@ class ContinuousDistribution(UnivariateDistribution):
         is_end = (bare == first) | (bare == last)
         if not holds_somewhere(is_end):
             return self._of_standard(method, y, shapes, moves[1])
-        value = self._of_standard(method, np.where(is_end, self._inner, y), shapes, moves[1])
+        point = self._point_inside(*shapes)
+        value = self._of_standard(method, np.where(is_end, point, y), shapes, moves[1])
         for at_last, end in ((False, first), (True, last)):
             is_here = bare == end
             if holds_somewhere(is_here):
                 found = self._at_end(method, is_here, floating(x), shapes, moves, at_last)
                 if found is None:
-                    found = self._of_standard(method, np.where(is_here, y, self._inner), shapes, moves[1])
+                    found = self._of_standard(method, np.where(is_here, y, point), shapes, moves[1])
                 value = np.where(is_here, found, value)
         return value
 
@@ -247,6 +258,9 @@ class ContinuousDistribution(UnivariateDistribution):
         """Return the standard variable, safe outside of the support, the parameters, and what lies below and above."""
         shapes, moves = self._split(method, args, kwds)
         y = self._standard(x, moves)
+        if y.dtype.char not in "dD" and shapes:
+            # As wide as the result, for it has digits that a narrow function of y alone has not.
+            y = y.astype(np.result_type(raw(y), *map(raw, shapes)), copy=False)
         first, last = (raw(end) for end in self._support(*shapes))
         bare = raw(y)
         # Infinity, where a density may be a difference of infinities, counts as outside; a finite end excludes it.
@@ -266,7 +280,7 @@ class ContinuousDistribution(UnivariateDistribution):
             if infinite.any():
                 # A gradient of 0 times infinity is no number, and `scale` would get it.
                 y = self._standard(np.where(infinite, 0.0, floating(x)), moves)
-            y = np.where(outside, self._inner, y)
+            y = np.where(outside, self._point_inside(*shapes), y)
         return y, shapes, moves, below, above
 
     def logpdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -316,6 +330,8 @@ class ContinuousDistribution(UnivariateDistribution):
     ) -> Any:
         shapes, moves = self._split(method, args, kwds)
         q = floating(q)
+        if q.dtype.char not in "dD" and shapes:
+            q = q.astype(np.result_type(raw(q), *map(raw, shapes)), copy=False)
         bare = raw(q)
         is_plain = ((bare > 0) & (bare < 1)).all()
         value = function(q if is_plain else np.where((bare > 0) & (bare < 1), q, 0.5), *shapes)

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["bernoulli", "betabinom", "binom", "geom", "hypergeom", "nbinom", "poisson"]
+__all__ = [
+    "bernoulli",
+    "betabinom",
+    "betanbinom",
+    "binom",
+    "geom",
+    "hypergeom",
+    "nbinom",
+    "poisson",
+]
 
 
 def _log_choices(n: Any, k: Any) -> Any:
@@ -461,8 +470,52 @@ class Hypergeometric(DiscreteDistribution):
         return tuple(map(np.asarray, found))
 
 
+@final
+class BetaNegativeBinomial(DiscreteDistribution):
+    """The number of failures before `n` successes, whose probability has the beta distribution of `a` and `b`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("n", "a", "b")
+
+    def _valid(self, n: Any, a: Any, b: Any) -> Any:
+        return (n >= 0) & (np.floor(n) == n) & (a > 0) & (b > 0)
+
+    def _support(self, n: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        return 0.0, np.inf
+
+    def _logpmf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
+        n = raw(n)
+        ways = -np.log(n + k) - special.betaln(n, k + 1)
+        return ways + special.betaln(a + n, b + k) - special.betaln(a, b)
+
+    def _cdf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
+        shape = np.broadcast_shapes(*(np.shape(raw(one)) for one in (k, n, a, b)))
+        numbers = np.arange(float(np.max(k, initial=0.0)) + 1).reshape((-1,) + (1,) * len(shape))
+        mask = np.broadcast_to(numbers <= k, (numbers.size, *shape))
+        return np.sum(np.where(mask, np.exp(self._logpmf(np.where(mask, numbers, 0.0), n, a, b)), 0.0), 0)
+
+    def _mean_and_variance(self, n: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        n = raw(n)
+        first, second = (np.where(raw(a) > order, a, order + 1.0) for order in (1, 2))
+        variance = n * b * (n + second - 1) * (second + b - 1) / ((second - 2) * (second - 1) ** 2)
+        return np.where(raw(a) > 1, n * b / (first - 1), np.inf), np.where(raw(a) > 2, variance, np.inf)
+
+    def _skewness_and_kurtosis(self, n: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        n = raw(n)
+        third, fourth = (np.where(raw(a) > order, a, order + 1.0) for order in (3, 4))
+        c = third - 1
+        skewness = (2 * n + c) * (2 * b + c) / (third - 3) / np.sqrt(n * b * (n + c) * (b + c) / (third - 2))
+        c = fourth - 1
+        part = (fourth + 5) * b * b + (fourth + 5) * c * b + 2 * c * c
+        top = c * c * (fourth * fourth + fourth * (6 * b - 1) + 6 * (b - 1) * b) + 3 * n * (n + c) * part
+        kurtosis = (fourth - 2) * top / ((fourth - 4) * (fourth - 3) * b * n * (fourth + b - 1) * (fourth + n - 1)) - 3
+        return np.where(raw(a) > 3, skewness, np.inf), np.where(raw(a) > 4, kurtosis, np.inf)
+
+
 bernoulli: Bernoulli = Bernoulli("bernoulli")
 betabinom: BetaBinomial = BetaBinomial("betabinom")
+betanbinom: BetaNegativeBinomial = BetaNegativeBinomial("betanbinom")
 binom: Binomial = Binomial("binom")
 geom: Geometric = Geometric("geom")
 hypergeom: Hypergeometric = Hypergeometric("hypergeom")

@@ -18,6 +18,9 @@ from .log_tails import log_probability
 
 __all__ = ["DiscreteDistribution"]
 
+#: The most numbers that a sum over the support is over.
+_MOST = 10_000_000
+
 
 class DiscreteDistribution(UnivariateDistribution):
     """Abstract: a family of distributions of whole numbers, which have no derivative; its parameters have."""
@@ -43,12 +46,26 @@ class DiscreteDistribution(UnivariateDistribution):
         family = getattr(scipy_stats, self.name)(*map(raw, shapes))
         # Those of invalid parameters are nan, and so is their entropy, later.
         first, last = np.broadcast_arrays(*(np.nan_to_num(end) for end in (family.ppf(1e-20), _greatest(family))))
-        count = int(np.max(last - first, initial=0.0)) + 1
+        count = self._count(first, last)
         numbers = first + np.arange(count).reshape(-1, *(1,) * first.ndim)
         logarithm = self._logpmf(np.minimum(numbers, last), *shapes)
         is_counted = (numbers <= last) & (raw(logarithm) > -np.inf)
         logarithm = np.where(is_counted, logarithm, 0.0)
         return 0.0 - np.sum(np.exp(logarithm) * logarithm, axis=0)
+
+    def _count(self, first: Any, last: Any) -> int:
+        """Return how many whole numbers there are, at most, from one to another.
+
+        Raises:
+            ArgumentError: there are too many to sum over.
+        """
+        width = np.max(last - first, initial=-1.0)
+        if width >= _MOST:
+            raise ArgumentError(
+                f"scipy.stats.{self.name} with these parameters has a tail of which more than {_MOST:,} numbers have a "
+                "part in a sum: call SciPy on arrays"
+            )
+        return int(width) + 1
 
     def _numbers(
         self, method: str, k: Any, args: Sequence[Any], kwds: Mapping[str, Any]
@@ -59,13 +76,14 @@ class DiscreteDistribution(UnivariateDistribution):
         if type(moves[0]) is Tensor or moves[0] != 0:
             numbers = numbers - raw(moves[0])
         first, last = (raw(end) for end in self._support(*shapes))
-        below, above = numbers < first, numbers > last
-        if holds_somewhere(below | above):
-            numbers = np.where(below, first, np.where(above, np.where(np.isfinite(last), last, first), numbers))
+        # Infinity, which is in no support, is beyond each.
+        below, above = (numbers < first) | (numbers == -np.inf), (numbers > last) | (numbers == np.inf)
         missing = np.isnan(numbers)
-        if holds_somewhere(missing):
+        if holds_somewhere(below | above | missing):
             # What is masked must be a number all the same, for gradients of 0 times it are nan otherwise.
-            numbers = np.where(missing, 0.0, numbers)
+            start, end = (np.where(np.isfinite(one), one, np.nan) for one in (first, last))
+            start = np.where(np.isnan(start), np.where(np.isnan(end), 0.0, end), start)
+            numbers = np.where(above & ~np.isnan(end), end, np.where(below | above | missing, start, numbers))
         return numbers, shapes, moves, below, above, missing
 
     def logpmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -170,7 +188,7 @@ class DiscreteDistribution(UnivariateDistribution):
         first, last = family.support()[0], _greatest(family)
         first = first if lb is None else max(first, float(raw(asarray(lb))))
         last = last if ub is None else min(last, float(raw(asarray(ub))))
-        numbers = np.arange(np.ceil(first), np.floor(last) + 1)
+        numbers = np.ceil(first) + np.arange(self._count(np.ceil(first), np.floor(last)))
         probabilities = self.pmf(numbers, *parameters)
         value = np.sum(probabilities * (numbers if func is None else func(numbers)))
         return asarray(value / np.sum(probabilities) if conditional else value)

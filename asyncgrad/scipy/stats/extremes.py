@@ -12,7 +12,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
-from .supports import bounded_exp, one_minus_exp_
+from .supports import bounded_exp, logarithm_over, one_minus_exp_
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["genextreme", "genpareto", "gompertz"]
 
 _TERMS = 24
-
-
-def _logarithm_over(c: Any, y: Any) -> Any:
-    """Return log1p(c * y) / c, and y where c is 0, differentiable by both there, too."""
-    product = c * y
-    is_small = np.abs(raw(product)) < 0.2
-    small = np.where(is_small, product, 0.0)
-    series: Any = 0.0
-    for power in range(_TERMS, -1, -1):
-        series = series * -small + 1 / (power + 1)
-    large = np.where(is_small, 1.0, product)
-    return y * np.where(is_small, series, np.log1p(large) / large)
 
 
 def _gamma_series() -> Any:
@@ -80,17 +68,17 @@ class GeneralizedExtremes(ContinuousDistribution):
         return np.where(sign < 0, end, -np.inf), np.where(sign > 0, end, np.inf)
 
     def _logpdf(self, y: Any, c: Any) -> Any:
-        standard = _logarithm_over(-c, y)
+        standard = logarithm_over(-c, y)
         return -np.exp(-standard) - (1 - c) * standard
 
     def _cdf(self, y: Any, c: Any) -> Any:
-        return np.exp(-bounded_exp(-_logarithm_over(-c, y)))
+        return np.exp(-bounded_exp(-logarithm_over(-c, y)))
 
     def _logcdf(self, y: Any, c: Any) -> Any:
-        return -np.exp(-_logarithm_over(-c, y))
+        return -np.exp(-logarithm_over(-c, y))
 
     def _sf(self, y: Any, c: Any) -> Any:
-        return one_minus_exp_.call(bounded_exp(-_logarithm_over(-c, y)))
+        return one_minus_exp_.call(bounded_exp(-logarithm_over(-c, y)))
 
     def _ppf(self, q: Any, c: Any) -> Any:
         standard = -np.log(-np.log(q))
@@ -153,16 +141,16 @@ class GeneralizedPareto(ContinuousDistribution):
         return np.where(is_end, density if function is None else function(density), value)
 
     def _logpdf(self, y: Any, c: Any) -> Any:
-        return -(1 + c) * _logarithm_over(c, y)
+        return -(1 + c) * logarithm_over(c, y)
 
     def _cdf(self, y: Any, c: Any) -> Any:
-        return one_minus_exp_.call(_logarithm_over(c, y))
+        return one_minus_exp_.call(logarithm_over(c, y))
 
     def _sf(self, y: Any, c: Any) -> Any:
-        return np.exp(-_logarithm_over(c, y))
+        return np.exp(-logarithm_over(c, y))
 
     def _logsf(self, y: Any, c: Any) -> Any:
-        return -_logarithm_over(c, y)
+        return -logarithm_over(c, y)
 
     def _ppf(self, q: Any, c: Any) -> Any:
         standard = -np.log1p(-q)

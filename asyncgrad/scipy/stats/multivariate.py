@@ -208,6 +208,12 @@ def _check_coordinates(x: Any, size: int) -> None:
         raise ValueError(f"the points must have {size} coordinates along their last axis, not the shape {x.shape}")
 
 
+def _negligible(values: Any) -> float:
+    """Return up to what size SciPy takes an eigenvalue for 0."""
+    factor = 1e3 if values.dtype == np.float32 else 1e6
+    return float(factor * np.finfo(values.dtype).eps * np.max(np.abs(values)))
+
+
 @final
 class MultivariateNormal(Multivariate):
     """The normal distribution of d variables.
@@ -246,21 +252,39 @@ class MultivariateNormal(Multivariate):
             )
         return mean, cov
 
-    def _checked(self, cov: Any, allow_singular: bool) -> None:
+    def _checked(self, cov: Any) -> None:
         """Raise if a covariance is not positive definite."""
         try:
             np.linalg.cholesky((raw(cov) + raw(cov).T) / 2)
         except np.linalg.LinAlgError:
-            if not allow_singular:
-                raise np.linalg.LinAlgError(
-                    f"scipy.stats.multivariate_normal takes a positive definite cov, and one of shape {cov.shape} is "
-                    "not: write allow_singular=True if it is meant to be singular"
-                ) from None
-            if isinstance(cov, Tensor) and cov.requires_grad:
-                raise ArgumentError(
-                    "scipy.stats.multivariate_normal has no derivative by a singular cov: pass cov.detach(), or "
-                    "cov + 1e-9 * np.eye(d)"
-                ) from None
+            raise np.linalg.LinAlgError(
+                f"scipy.stats.multivariate_normal takes a positive definite cov, and one of shape {cov.shape} is "
+                "not: write allow_singular=True if it is meant to be singular"
+            ) from None
+
+    @staticmethod
+    def _is_singular(cov: Any) -> bool:
+        """Return whether a covariance has an eigenvalue that SciPy takes for 0.
+
+        Raises:
+            ValueError: it has one that is negative.
+            ArgumentError: it has, and requires grad.
+        """
+        values = np.linalg.eigvalsh(raw(cov))
+        least = _negligible(values)
+        if np.min(values) < -least:
+            raise ValueError(
+                "scipy.stats.multivariate_normal with allow_singular=True takes a cov without negative eigenvalues, "
+                f"and one is {np.min(values)}"
+            )
+        if np.min(values) > least:
+            return False
+        if isinstance(cov, Tensor) and cov.requires_grad:
+            raise ArgumentError(
+                "scipy.stats.multivariate_normal has no derivative by a singular cov: pass cov.detach(), or "
+                "cov + 1e-9 * np.eye(d)"
+            )
+        return True
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Tensor:
         """Return the logarithm of the density at points.
@@ -277,21 +301,22 @@ class MultivariateNormal(Multivariate):
         mean, cov = self._parameters(mean, cov)
         size = mean.size
         x = _points(floating(x), size)
-        self._checked(cov, allow_singular)
-        if allow_singular and np.linalg.matrix_rank(raw(cov)) < size:
+        if allow_singular and self._is_singular(cov):
             return squeezed(self._singular_logpdf(x, mean, raw(cov)))
+        self._checked(cov)
         return squeezed(multivariate_normal_logpdf_.call(x, mean, cov))
 
     @staticmethod
     def _singular_logpdf(x: Any, mean: Any, cov: Array) -> Any:
         """Return the logarithm of the density on the subspace of a covariance; -inf beside it."""
         values, vectors = np.linalg.eigh(cov)
-        kept = values > 1e6 * np.finfo(cov.dtype).eps * np.abs(values).max()
+        least = _negligible(values)
+        kept = values > least
         deviations = x - mean
         along = product(deviations, vectors[:, kept] / np.sqrt(values[kept]))
         beside = np.linalg.norm(raw(deviations) @ vectors[:, ~kept], axis=-1)
         density = -0.5 * (kept.sum() * _LOG + np.log(values[kept]).sum() + np.sum(along * along, -1))
-        return np.where(beside > 1e-8 * max(float(np.abs(values).max()), 1.0), -np.inf, density)
+        return np.where(beside >= 1e3 * least, -np.inf, density)
 
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Tensor:
         """Return the density at points; arguments as for `logpdf`."""
@@ -330,7 +355,7 @@ class MultivariateNormal(Multivariate):
             raise ArgumentError(
                 "asyncgrad.scipy.stats.multivariate_normal.cdf takes a positive definite cov, not allow_singular=True"
             )
-        self._checked(cov, False)
+        self._checked(cov)
         x = _points(floating(x), mean.size)
         options = {"maxpts": maxpts or 1000000 * mean.size, "abseps": abseps, "releps": releps}
         if rng is not None:
@@ -346,7 +371,7 @@ class MultivariateNormal(Multivariate):
     def entropy(self, mean: Any = None, cov: Any = 1) -> Tensor:
         """Return the differential entropy, in nats."""
         mean, cov = self._parameters(mean, cov)
-        self._checked(cov, False)
+        self._checked(cov)
         return 0.5 * (mean.size * (_LOG + 1) + np.linalg.slogdet(cov)[1])
 
     def rvs(self, mean: Any = None, cov: Any = 1, size: Any = 1, random_state: Any = None) -> Tensor:
@@ -362,7 +387,7 @@ class MultivariateNormal(Multivariate):
         draws = np.asarray(scipy_stats.multivariate_normal.rvs(raw(mean), raw(cov), size, random_state))
         if not any(isinstance(one, Tensor) and one.requires_grad for one in (mean, cov)):
             return asarray(draws)
-        self._checked(cov, False)
+        self._checked(cov)
         # SciPy's draws, as if by the Cholesky factor: for any factor, expectations have the same derivative.
         factor = np.linalg.cholesky(cov)
         noise = np.linalg.solve(raw(factor), (draws - raw(mean)).reshape(-1, mean.size).T).T
@@ -397,7 +422,7 @@ class MultivariateT(Multivariate):
         if df.ndim or not raw(df) > 0:
             raise ValueError(f"scipy.stats.multivariate_t takes a df that is one positive number, not {df!r}")
         loc, shape = multivariate_normal._parameters(loc, shape)
-        multivariate_normal._checked(shape, False)
+        multivariate_normal._checked(shape)
         return loc, shape, df
 
     def logpdf(self, x: Any, loc: Any = None, shape: Any = 1, df: Any = 1) -> Tensor:

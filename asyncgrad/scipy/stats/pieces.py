@@ -1,4 +1,4 @@
-"""Families whose density has two sides or pieces, and those of the size of a moved normal variable."""
+"""Families whose density has two sides or pieces."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import gamma
+from .mean_powers import skewness_and_kurtosis
 from .normal import norm
 from .powers import weibull_min
 from .supports import OnLine, Positive
 
 __all__ = [
+    "crystalball",
     "dgamma",
     "dweibull",
     "gennorm",
@@ -23,6 +25,8 @@ __all__ = [
     "laplace_asymmetric",
     "powernorm",
     "semicircular",
+    "skewcauchy",
+    "trapezoid",
     "triang",
 ]
 
@@ -314,10 +318,203 @@ class Triangular(ContinuousDistribution):
         return 0.5 - math.log(2) + 0.0 * c
 
 
+@final
+class Trapezoidal(ContinuousDistribution):
+    """The trapezoidal distribution on the numbers from 0 to 1, level between `c` and `d`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c", "d")
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 1.0
+
+    def _valid(self, *shapes: Any) -> Any:
+        c, d = shapes
+        return (c >= 0) & (d >= c) & (d <= 1)
+
+    def _sides(self, y: Any, c: Any, d: Any) -> tuple[Any, Any, Any, Any]:
+        """Return where a number is on either slope, the share of the way up the first, and that down the last."""
+        is_left, is_right = raw(y) < raw(c), raw(y) > raw(d)
+        up = np.where(is_left, y, 0.0) / np.where(raw(c) > 0, c, 1.0)
+        down = np.where(is_right, 1 - y, 0.0) / np.where(raw(d) < 1, 1 - d, 1.0)
+        return is_left, is_right, up, down
+
+    def _pdf(self, y: Any, c: Any, d: Any) -> Any:
+        is_left, is_right, up, down = self._sides(y, c, d)
+        return np.where(is_left, up, np.where(is_right, down, 1.0 + 0.0 * y)) * (2 / (d - c + 1))
+
+    def _logpdf(self, y: Any, c: Any, d: Any) -> Any:
+        return np.log(self._pdf(y, c, d))
+
+    def _cdf(self, y: Any, c: Any, d: Any) -> Any:
+        is_left, is_right, up, down = self._sides(y, c, d)
+        width = d - c + 1
+        level = np.where(is_left, up * up * c, 2 * y - c) / width
+        return np.where(is_right, 1 - down * down * (1 - d) / width, level)
+
+    def _sf(self, y: Any, c: Any, d: Any) -> Any:
+        # The mirrored trapezoid.
+        return self._cdf(1 - y, 1 - d, 1 - c)
+
+    def _ppf(self, q: Any, c: Any, d: Any) -> Any:
+        width = d - c + 1
+        is_left, is_right = raw(q) * raw(width) < raw(c), (1 - raw(q)) * raw(width) < 1 - raw(d)
+        left = np.sqrt(np.where(is_left, q * c * width, 1.0))
+        right = 1 - np.sqrt(np.where(is_right, (1 - q) * (1 - d) * width, 1.0))
+        return np.where(is_left, left, np.where(is_right, right, (q * width + c) / 2))
+
+    def _isf(self, q: Any, c: Any, d: Any) -> Any:
+        return 1 - self._ppf(q, 1 - d, 1 - c)
+
+    def _mean_power(self, order: int, c: Any, d: Any) -> Any:
+        # (1 - d**(order + 2)) / (1 - d) is a sum of powers.
+        total: Any = 1.0
+        for _ in range(order + 1):
+            total = total * d + 1
+        return 2 * (total - c ** (order + 1)) / ((1 + d - c) * (order + 1) * (order + 2))
+
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        mean = self._mean_power(1, *shapes)
+        return mean, self._mean_power(2, *shapes) - mean * mean
+
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        return skewness_and_kurtosis(self._mean_power(order, *shapes) for order in (1, 2, 3, 4))
+
+    def _entropy(self, c: Any, d: Any) -> Any:
+        return 0.5 * (1 - d + c) / (1 + d - c) + np.log(0.5 * (1 + d - c))
+
+
+@final
+class SkewCauchy(OnLine):
+    """The skewed Cauchy distribution, whose scale is 1 + `a` on the right and 1 - `a` on the left."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a",)
+
+    def _valid(self, *shapes: Any) -> Any:
+        return np.abs(shapes[0]) < 1
+
+    @staticmethod
+    def _width(y: Any, a: Any) -> Any:
+        return np.where(raw(y) > 0, 1 + a, 1 - a)
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        return -math.log(math.pi) - np.log1p(np.square(y / self._width(y, a)))
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        width = self._width(y, a)
+        tail = width / math.pi * np.arctan2(width, np.abs(y))
+        return np.where(raw(y) > 0, 1 - tail, tail)
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        return self._cdf(-y, -a)
+
+    def _ppf(self, q: Any, a: Any) -> Any:
+        is_right = 2 * raw(q) > 1 - raw(a)
+        width = np.where(is_right, 1 + a, 1 - a)
+        size = width / np.tan(math.pi * np.where(is_right, 1 - q, q) / width)
+        return np.where(is_right, size, -size)
+
+    def _isf(self, q: Any, a: Any) -> Any:
+        return -self._ppf(q, -a)
+
+    def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
+        return np.nan, np.nan
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        return np.nan, np.nan
+
+
+@final
+class CrystalBall(OnLine):
+    """The Crystal Ball distribution: normal above -`beta`, and a power of exponent `m` below."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("beta", "m")
+
+    def _valid(self, *shapes: Any) -> Any:
+        return (shapes[0] > 0) & (shapes[1] > 1)
+
+    @staticmethod
+    def _weights(beta: Any, m: Any) -> tuple[Any, Any]:
+        """Return the integrals of the power, and of both, of heights that are 1 for the normal density at 0."""
+        tail = m / (beta * (m - 1)) * np.exp(-0.5 * beta * beta)
+        return tail, tail + math.sqrt(2 * math.pi) * special.ndtr(beta)
+
+    def _sides(self, y: Any, beta: Any, m: Any) -> tuple[Any, Any, Any]:
+        """Return where a number is below -beta, the base of the power there, and the number above."""
+        is_left = raw(y) <= -raw(beta)
+        base = 1 - beta / m * (np.where(is_left, y, -raw(beta)) + np.where(is_left, beta, raw(beta)))
+        return is_left, base, np.where(is_left, 0.0, y)
+
+    def _logpdf(self, y: Any, beta: Any, m: Any) -> Any:
+        is_left, base, right = self._sides(y, beta, m)
+        _, total = self._weights(beta, m)
+        return np.where(is_left, -0.5 * beta * beta - m * np.log(base), -0.5 * right * right) - np.log(total)
+
+    def _cdf(self, y: Any, beta: Any, m: Any) -> Any:
+        is_left, base, right = self._sides(y, beta, m)
+        tail, total = self._weights(beta, m)
+        return np.where(is_left, tail / total * base ** (1 - m), 1 - self._normal_tail(right, total))
+
+    def _sf(self, y: Any, beta: Any, m: Any) -> Any:
+        is_left, base, right = self._sides(y, beta, m)
+        tail, total = self._weights(beta, m)
+        return np.where(is_left, 1 - tail / total * base ** (1 - m), self._normal_tail(right, total))
+
+    @staticmethod
+    def _normal_tail(y: Any, total: Any) -> Any:
+        return math.sqrt(2 * math.pi) * special.ndtr(-y) / total
+
+    def _ppf(self, q: Any, beta: Any, m: Any) -> Any:
+        return self._quantile_of(q, 1 - q, beta, m)
+
+    def _isf(self, q: Any, beta: Any, m: Any) -> Any:
+        return self._quantile_of(1 - q, q, beta, m)
+
+    def _quantile_of(self, below: Any, above: Any, beta: Any, m: Any) -> Any:
+        tail, total = self._weights(beta, m)
+        is_left = raw(below) * raw(total) < raw(tail)
+        base = np.where(is_left, below * total / tail, 1.0) ** (1 / (1 - m))
+        right = -special.ndtri(np.where(is_left, 0.5, above * total / math.sqrt(2 * math.pi)))
+        return np.where(is_left, -beta + (1 - base) * m / beta, right)
+
+    def _mean_power(self, order: int, beta: Any, m: Any) -> Any:
+        _, total = self._weights(beta, m)
+        is_there = raw(m) > order + 1
+        m = np.where(is_there, m, order + 2.0)
+        half = (order + 1) / 2
+        share = special.gammainc(half, 0.5 * beta * beta)
+        right = 2 ** (half - 1) * math.gamma(half) * (1 + (-1) ** order * share)
+        start, left = m / beta, 0.0 * m
+        for k in range(order + 1):
+            power = math.comb(order, k) * (-1) ** k * (start - beta) ** (order - k) * start ** (k + 1)
+            left = left + power / (m - k - 1)
+        return np.where(is_there, (np.exp(-0.5 * beta * beta) * left + right) / total, np.inf)
+
+    def _mean_and_variance(self, beta: Any, m: Any) -> tuple[Any, Any]:
+        mean, second = (self._mean_power(order, beta, m) for order in (1, 2))
+        is_there = np.isfinite(raw(second))
+        return mean, np.where(is_there, second - np.square(np.where(is_there, mean, 0.0)), np.inf)
+
+    def _skewness_and_kurtosis(self, beta: Any, m: Any) -> tuple[Any, Any]:
+        found = skewness_and_kurtosis(
+            self._mean_power(order, beta, np.where(raw(m) > 5, m, 6.0)) for order in (1, 2, 3, 4)
+        )
+        skewness, kurtosis = (np.where(raw(m) > 5, one, np.nan) for one in found)
+        return skewness, kurtosis
+
+
+crystalball: CrystalBall = CrystalBall("crystalball")
 dgamma: DoubleGamma = DoubleGamma("dgamma")
 dweibull: DoubleWeibull = DoubleWeibull("dweibull")
 gennorm: GeneralizedNormal = GeneralizedNormal("gennorm")
 laplace_asymmetric: AsymmetricLaplace = AsymmetricLaplace("laplace_asymmetric")
 powernorm: PowerNormal = PowerNormal("powernorm")
 semicircular: Semicircular = Semicircular("semicircular")
+skewcauchy: SkewCauchy = SkewCauchy("skewcauchy")
+trapezoid: Trapezoidal = Trapezoidal("trapezoid")
 triang: Triangular = Triangular("triang")

@@ -1,9 +1,8 @@
-"""Normal distributions that lean to one side, and the normal distribution of a circle: their quantiles are implicit."""
+"""Normal distributions that lean to one side."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -11,61 +10,21 @@ from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
-from ...core.tensor import Tensor, asarray
-from ...numpy.random.shapes import vonmises_slope
 from ..ufuncs import special
-from .continuous_distribution import ContinuousDistribution
-from .supports import OnLine
+from .implicit import Implicit
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["exponnorm", "skewnorm", "vonmises"]
+__all__ = ["exponnorm", "skewnorm"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _ROOT = math.sqrt(2)
 
 
-class _Implicit(OnLine):
-    """Abstract: a family on the real line whose quantiles are found by SciPy, and follow the distribution function."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def _sf(self, y: Any, *shapes: Any) -> Any:
-        """Return the probability of greater values."""
-
-    def _ppf(self, q: Any, *shapes: Any) -> Any:
-        found = getattr(scipy_stats, self.name).ppf(raw(q), *map(raw, shapes))
-        return self._refined(found, q, self._logcdf, 1, *shapes)
-
-    def _isf(self, q: Any, *shapes: Any) -> Any:
-        found = getattr(scipy_stats, self.name).isf(raw(q), *map(raw, shapes))
-        return self._refined(found, q, self._logsf, -1, *shapes)
-
-    def _refined(self, y: Any, q: Any, function: Any, sign: int, *shapes: Any) -> Any:
-        """Return a quantile after steps of Newton's.
-
-        They are for the logarithm of the probability, which is next to linear far out, where SciPy's quantiles may be
-        wrong. Each doubles the order up to which derivatives are right: the last two are recorded.
-        """
-        y = np.asarray(y).astype(np.result_type(*map(raw, (q, *shapes))), copy=False)
-        bare = [asarray(raw(one)) for one in shapes]
-        for _ in range(2):
-            y = raw(self._step(asarray(y), asarray(raw(q)), function, sign, *bare))
-        return self._step(self._step(asarray(y), q, function, sign, *shapes), q, function, sign, *shapes)
-
-    def _step(self, y: Any, q: Any, function: Any, sign: int, *shapes: Any) -> Any:
-        logarithm = function(y, *shapes)
-        scale = np.exp(logarithm - self._logpdf(y, *shapes))
-        is_there = np.isfinite(raw(scale)) & np.isfinite(raw(logarithm))
-        step = (logarithm - np.log(q)) * scale
-        return y - sign * (step if np.all(is_there) else np.where(is_there, step, 0.0))
-
-
 @final
-class ExponentialNormal(_Implicit):
+class ExponentialNormal(Implicit):
     """The distribution of the sum of a normal number and an exponential one of mean `K`."""
 
     __slots__ = ()
@@ -129,7 +88,7 @@ def _(g: Any, y: Any, a: Any) -> Array:
 
 
 @final
-class SkewNormal(_Implicit):
+class SkewNormal(Implicit):
     """The skew normal distribution, which leans to the side of the sign of `a`."""
 
     __slots__ = ()
@@ -162,117 +121,5 @@ class SkewNormal(_Implicit):
         return (2 - math.pi / 2) * mean**3 / variance**1.5, 2 * (math.pi - 3) * mean**4 / np.square(variance)
 
 
-# The von Mises distribution.
-
-#: The coefficients of the powers of 1 / kappa in the mean of the cosine, for large kappa.
-_FAR = (1.0, -1 / 2, -1 / 8, -1 / 8, -25 / 128, -13 / 32, -1073 / 1024)
-
-
-@primitive()
-def mean_cosine_(kappa: Any) -> Any:
-    """Return I1(kappa) / I0(kappa), the mean of the cosine of an angle with the von Mises distribution."""
-    return special.i1e(kappa) / special.i0e(kappa)
-
-
-@derivative(mean_cosine_, "kappa")
-def _(g: Any, kappa: Array) -> Array:
-    return g * _variance_of_cosine(kappa)
-
-
-def _variance_of_cosine(kappa: Any) -> Any:
-    """Return 1 - m**2 - m / kappa, of the mean cosine m."""
-    is_far, is_near = raw(kappa) > 300, raw(kappa) < 0.02
-    far, middle = np.where(is_far, kappa, 300.0), np.where(is_far | is_near, 1.0, kappa)
-    near = np.square(np.where(is_near, kappa, 0.0))
-    series: Any = 0.0
-    for order in range(len(_FAR) - 1, 0, -1):
-        series = (series - order * _FAR[order]) / far
-    mean = mean_cosine_.call(middle)
-    value = np.where(is_far, series / far, 1 - mean * mean - mean / middle)
-    return np.where(is_near, 0.5 - near * (3 / 16 - near * (5 / 96)), value)
-
-
-@primitive()
-def vonmises_logpdf_(y: Any, kappa: Any) -> Array:
-    """Return the logarithm of the density of the von Mises distribution."""
-    return kappa * special.cosm1(y) - 2 * _LOG_ROOT - np.log(special.i0e(kappa))
-
-
-@derivative(vonmises_logpdf_, "y")
-def _(g: Any, y: Array, kappa: Any) -> Array:
-    return g * (-kappa * np.sin(y))
-
-
-@derivative(vonmises_logpdf_, "kappa")
-def _(g: Any, y: Any, kappa: Array) -> Array:
-    return g * (np.cos(y) - mean_cosine_.call(kappa))
-
-
-@primitive()
-def vonmises_cdf_(y: Any, kappa: Any) -> Array:
-    """Return the distribution function of the von Mises distribution, which goes on beyond one turn."""
-    return np.asarray(scipy_stats.vonmises.cdf(y, kappa)).astype(np.result_type(y, kappa), copy=False)
-
-
-@derivative(vonmises_cdf_, "y")
-def _(g: Any, y: Array, kappa: Any) -> Array:
-    return g * np.exp(vonmises_logpdf_.call(y, kappa))
-
-
-@derivative(vonmises_cdf_, "kappa")
-def _(g: Any, y: Any, kappa: Array) -> Array:
-    angle = y - 2 * math.pi * np.round(raw(y) / (2 * math.pi))
-    return -g * (np.exp(vonmises_logpdf_.call(y, kappa)) * vonmises_slope(kappa, angle))
-
-
-@final
-class VonMises(_Implicit):
-    """The von Mises distribution of angles, of concentration `kappa`; values a turn apart have the same density."""
-
-    __slots__ = ()
-
-    shapes: tuple[str, ...] = ("kappa",)
-
-    def _valid(self, kappa: Any) -> Any:
-        return kappa >= 0
-
-    def _logpdf(self, y: Any, kappa: Any) -> Any:
-        return vonmises_logpdf_.call(y, kappa)
-
-    def _cdf(self, y: Any, kappa: Any) -> Any:
-        return vonmises_cdf_.call(y, kappa)
-
-    def _sf(self, y: Any, kappa: Any) -> Any:
-        return vonmises_cdf_.call(-y, kappa)
-
-    def _isf(self, q: Any, kappa: Any) -> Any:
-        return -self._ppf(q, kappa)
-
-    def _mean_and_variance(self, kappa: Any) -> tuple[Any, Any]:
-        square = self._integral(lambda y, kappa: 2 * y * y * self._pdf(y, kappa), 0.0, math.pi, (kappa,))
-        return np.zeros_like(square), square
-
-    def _expected_between(self, *shapes: Any) -> tuple[Any, Any]:
-        # As in SciPy, one turn: its density goes on beyond.
-        return -math.pi, math.pi
-
-    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
-        """Return draws, SciPy's own, between -pi and pi, which depend on the parameters as quantiles do.
-
-        Args:
-            *args: the parameters.
-            size: the shape of the result; None for that of the parameters.
-            random_state: a seed or a generator of NumPy's, or None.
-            **kwds: the parameters by name.
-        """
-        draws = ContinuousDistribution.rvs(self, *args, size=size, random_state=random_state, **kwds)
-        turns = np.floor((raw(draws) + math.pi) / (2 * math.pi))
-        return draws - 2 * math.pi * turns if np.any(turns) else draws
-
-    def _entropy(self, kappa: Any) -> Any:
-        return -vonmises_logpdf_.call(0.0, kappa) + kappa * (1 - mean_cosine_.call(kappa))
-
-
 exponnorm: ExponentialNormal = ExponentialNormal("exponnorm")
 skewnorm: SkewNormal = SkewNormal("skewnorm")
-vonmises: VonMises = VonMises("vonmises")

@@ -304,6 +304,9 @@ def pmean(
     """Return the power mean of exponent `p`, as `scipy.stats.pmean`, of positive data; arguments as for `gmean`."""
     if np.ndim(raw(p)):
         raise ValueError(f"scipy.stats.pmean takes an exponent p that is one number, not of shape {np.shape(raw(p))}")
+    if np.isinf(raw(p)):
+        best = "np.max" if raw(p) > 0 else "np.min"
+        raise NotImplementedError(f"scipy.stats.pmean takes a finite exponent p, not {raw(p)}: write {best}(a, axis)")
     a = _data(a, dtype)
     if raw(p) == 0:
         return gmean(a, axis, weights=weights, keepdims=keepdims)

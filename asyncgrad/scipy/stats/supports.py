@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["OnLine", "Positive", "bounded_exp", "one_minus_exp_", "quotient"]
+__all__ = ["OnLine", "Positive", "bounded_exp", "logarithm_over", "one_minus_exp_", "quotient"]
+
+#: Of the series of log1p.
+_TERMS = 24
 
 
 class OnLine(ContinuousDistribution):
@@ -57,3 +60,15 @@ def quotient(count: Any, value: Any) -> Any:
     """Return count / value, and 0 where both are 0: the derivative of xlogy(count, value) by value."""
     both = (raw(value) == 0) & (raw(count) == 0)
     return count / np.where(both, 1.0, value) if np.any(both) else count / value
+
+
+def logarithm_over(c: Any, y: Any) -> Any:
+    """Return log1p(c * y) / c, and y where c is 0, differentiable by both there, too."""
+    product = c * y
+    is_small = np.abs(raw(product)) < 0.2
+    small = np.where(is_small, product, 0.0)
+    series: Any = 0.0
+    for power in range(_TERMS, -1, -1):
+        series = series * -small + 1 / (power + 1)
+    large = np.where(is_small, 1.0, product)
+    return y * np.where(is_small, series, np.log1p(large) / large)

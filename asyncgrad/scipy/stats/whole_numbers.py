@@ -9,7 +9,12 @@ import numpy as np
 from ...core.arrays.values import raw
 from .discrete_distribution import DiscreteDistribution
 
-__all__ = ["planck", "randint"]
+__all__ = [
+    "boltzmann",
+    "dlaplace",
+    "planck",
+    "randint",
+]
 
 
 @final
@@ -85,5 +90,83 @@ class Planck(DiscreteDistribution):
         return lambda_ * np.exp(-lambda_) / share - np.log(share)
 
 
+@final
+class Boltzmann(DiscreteDistribution):
+    """The discrete exponential distribution of rate `lambda_` below `N`, which has no derivative."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("lambda_", "N")
+
+    def _valid(self, lambda_: Any, N: Any) -> Any:
+        return (lambda_ > 0) & (N > 0) & (np.floor(N) == N)
+
+    def _support(self, lambda_: Any, N: Any) -> tuple[Any, Any]:
+        return 0.0, np.asarray(raw(N)) - 1
+
+    def _logpmf(self, k: Any, lambda_: Any, N: Any) -> Any:
+        return np.log(np.expm1(-lambda_) / np.expm1(-lambda_ * raw(N))) - lambda_ * k
+
+    def _cdf(self, k: Any, lambda_: Any, N: Any) -> Any:
+        return np.expm1(-lambda_ * (k + 1)) / np.expm1(-lambda_ * raw(N))
+
+    def _sf(self, k: Any, lambda_: Any, N: Any) -> Any:
+        start = np.exp(-lambda_ * (k + 1))
+        return start * np.expm1(-lambda_ * (raw(N) - 1 - k)) / np.expm1(-lambda_ * raw(N))
+
+    # The cumulants are those of the exponential distribution less those of one that begins at N.
+
+    def _mean_and_variance(self, lambda_: Any, N: Any) -> tuple[Any, Any]:
+        (first, second, _, _), (far, beyond, _, _) = self._cumulants(lambda_), self._cumulants(lambda_ * raw(N))
+        return first - raw(N) * far, second - np.square(raw(N)) * beyond
+
+    def _skewness_and_kurtosis(self, lambda_: Any, N: Any) -> tuple[Any, Any]:
+        near, far = self._cumulants(lambda_), self._cumulants(lambda_ * raw(N))
+        second, third, fourth = (near[order - 1] - raw(N) ** order * far[order - 1] for order in (2, 3, 4))
+        return third / second**1.5, fourth / np.square(second)
+
+    @staticmethod
+    def _cumulants(rate: Any) -> tuple[Any, Any, Any, Any]:
+        z = np.exp(-rate)
+        rest = -np.expm1(-rate)
+        return z / rest, z / rest**2, z * (1 + z) / rest**3, z * (1 + z * (4 + z)) / rest**4
+
+
+@final
+class DiscreteLaplace(DiscreteDistribution):
+    """The discrete Laplace distribution of rate `a`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a",)
+
+    def _valid(self, a: Any) -> Any:
+        return a > 0
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return -np.inf, np.inf
+
+    def _logpmf(self, k: Any, a: Any) -> Any:
+        return np.log(np.tanh(a / 2)) - a * np.abs(k)
+
+    def _cdf(self, k: Any, a: Any) -> Any:
+        tail = np.exp(-a * np.where(k < 0, -k, k + 1)) / (1 + np.exp(-a))
+        return np.where(k < 0, tail, 1 - tail)
+
+    def _sf(self, k: Any, a: Any) -> Any:
+        return self._cdf(-k - 1, a)
+
+    def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
+        return 0.0 * a, 0.5 / np.square(np.sinh(a / 2))
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        return 0.0 * a, np.cosh(a) + 2
+
+    def _entropy(self, a: Any) -> Any:
+        return a / np.sinh(a) - np.log(np.tanh(a / 2))
+
+
+boltzmann: Boltzmann = Boltzmann("boltzmann")
+dlaplace: DiscreteLaplace = DiscreteLaplace("dlaplace")
 planck: Planck = Planck("planck")
 randint: RandomInteger = RandomInteger("randint")

@@ -1,0 +1,470 @@
+"""Families of powers and logarithms of a gamma variable, and of a gamma variable that is moved or cut off."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from ...core.arrays.values import raw
+from ..special.gamma_functions import polygamma
+from ..ufuncs import special
+from .continuous_distribution import ContinuousDistribution
+from .gamma_and_beta import gamma
+from .normal import norm
+from .supports import OnLine, bounded_exp
+from .transforming import LINE, SameVariable, Transformed, WithPowers
+
+__all__ = [
+    "argus",
+    "chi",
+    "erlang",
+    "gengamma",
+    "levy",
+    "levy_l",
+    "loggamma",
+    "maxwell",
+    "moyal",
+    "nakagami",
+    "pearson3",
+]
+
+
+@final
+class GeneralizedGamma(WithPowers):
+    """The distribution of the power 1 / c of a gamma variable of shape `a`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a", "c")
+    base: ContinuousDistribution = gamma
+
+    def _valid(self, *shapes: Any) -> Any:
+        return (shapes[0] > 0) & (shapes[1] != 0)
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return shapes[:1]
+
+    def _to_base(self, y: Any, a: Any, c: Any) -> Any:
+        return y**c
+
+    def _from_base(self, z: Any, a: Any, c: Any) -> Any:
+        return z ** (1 / c)
+
+    def _log_slope(self, y: Any, a: Any, c: Any) -> Any:
+        return np.log(np.abs(c)) + (c - 1) * np.log(y)
+
+    def _by_sign(self, rises: Any, falls: Any, c: Any) -> Any:
+        """Return one of two functions, by whether the power increases."""
+        is_falling = raw(c) < 0
+        return np.where(is_falling, falls(), rises()) if np.any(is_falling) else rises()
+
+    def _cdf(self, y: Any, *shapes: Any) -> Any:
+        base, z = self._base_shapes(*shapes), self._to_base(y, *shapes)
+        return self._by_sign(lambda: gamma._cdf(z, *base), lambda: gamma._sf(z, *base), shapes[1])
+
+    def _sf(self, y: Any, *shapes: Any) -> Any:
+        base, z = self._base_shapes(*shapes), self._to_base(y, *shapes)
+        return self._by_sign(lambda: gamma._sf(z, *base), lambda: gamma._cdf(z, *base), shapes[1])
+
+    def _logcdf(self, y: Any, *shapes: Any) -> Any:
+        base, z = self._base_shapes(*shapes), self._to_base(y, *shapes)
+        return self._by_sign(lambda: gamma._logcdf(z, *base), lambda: gamma._logsf(z, *base), shapes[1])
+
+    def _logsf(self, y: Any, *shapes: Any) -> Any:
+        base, z = self._base_shapes(*shapes), self._to_base(y, *shapes)
+        return self._by_sign(lambda: gamma._logsf(z, *base), lambda: gamma._logcdf(z, *base), shapes[1])
+
+    def _ppf(self, q: Any, *shapes: Any) -> Any:
+        base = self._base_shapes(*shapes)
+        z = self._by_sign(lambda: gamma._ppf(q, *base), lambda: gamma._isf(q, *base), shapes[1])
+        return self._from_base(z, *shapes)
+
+    def _isf(self, q: Any, *shapes: Any) -> Any:
+        base = self._base_shapes(*shapes)
+        z = self._by_sign(lambda: gamma._isf(q, *base), lambda: gamma._ppf(q, *base), shapes[1])
+        return self._from_base(z, *shapes)
+
+    def _mean_power(self, order: int, a: Any, c: Any) -> Any:
+        return special.poch(a, order / c)
+
+    def _entropy(self, a: Any, c: Any) -> Any:
+        return a * (1 - special.digamma(a)) + special.digamma(a) / c + special.gammaln(a) - np.log(np.abs(c))
+
+
+class _RootOfGamma(WithPowers):
+    """Abstract: a family of the square root of a gamma variable, times a factor."""
+
+    __slots__ = ()
+
+    base: ContinuousDistribution = gamma
+
+    @abstractmethod
+    def _factor(self, *shapes: Any) -> Any:
+        """Return what the square is multiplied by."""
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        return self._factor(*shapes) * y * y
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        return np.sqrt(z / self._factor(*shapes))
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        return np.log(2 * self._factor(*shapes)) + np.log(y)
+
+    def _mean_power(self, order: int, *shapes: Any) -> Any:
+        (a,) = self._base_shapes(*shapes)
+        return special.poch(a, order / 2) * self._factor(*shapes) ** (-order / 2)
+
+    def _entropy(self, *shapes: Any) -> Any:
+        (a,) = self._base_shapes(*shapes)
+        start = a - math.log(2) - 0.5 * np.log(self._factor(*shapes))
+        return start + special.gammaln(a) - (a - 0.5) * special.digamma(a)
+
+
+@final
+class Chi(_RootOfGamma):
+    """The chi distribution of `df` degrees of freedom."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("df",)
+
+    def _factor(self, *shapes: Any) -> Any:
+        return 0.5
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return (shapes[0] / 2,)
+
+
+@final
+class Maxwell(_RootOfGamma):
+    """Maxwell's distribution, of the length of a vector of three normal numbers."""
+
+    __slots__ = ()
+
+    def _factor(self, *shapes: Any) -> Any:
+        return 0.5
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return (np.asarray(1.5),)
+
+
+@final
+class Nakagami(_RootOfGamma):
+    """Nakagami's distribution of shape `nu`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("nu",)
+
+    def _factor(self, *shapes: Any) -> Any:
+        return shapes[0]
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return shapes
+
+
+@final
+class LogGamma(Transformed):
+    """The distribution of the logarithm of a gamma variable of shape `c`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+    base: ContinuousDistribution = gamma
+    _ends: tuple[float, float] = LINE
+    _inner = 0.0
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return shapes
+
+    def _logpdf(self, y: Any, c: Any) -> Any:
+        return c * y - bounded_exp(y) - special.gammaln(c)
+
+    def _to_base(self, y: Any, c: Any) -> Any:
+        return bounded_exp(y)
+
+    def _from_base(self, z: Any, c: Any) -> Any:
+        return np.log(z)
+
+    def _log_slope(self, y: Any, c: Any) -> Any:
+        return y
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        return special.digamma(c), polygamma(1, c)
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        variance = polygamma(1, c)
+        return polygamma(2, c) / variance**1.5, polygamma(3, c) / np.square(variance)
+
+    def _entropy(self, c: Any) -> Any:
+        return special.gammaln(c) - c * special.digamma(c) + c
+
+
+@final
+class Levy(Transformed):
+    """Lévy's distribution, of the inverse of the square of a normal variable."""
+
+    __slots__ = ()
+
+    base: ContinuousDistribution = gamma
+    _decreases = True
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return (np.asarray(0.5),)
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        return 0.5 / y
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        return 0.5 / z
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        return -math.log(2) - 2 * np.log(y)
+
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        return np.inf, np.inf
+
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        return np.nan, np.nan
+
+    def _entropy(self, *shapes: Any) -> Any:
+        return 0.5 * (1 + 3 * np.euler_gamma + math.log(16 * math.pi))
+
+
+@final
+class Moyal(Transformed):
+    """Moyal's distribution, of minus the logarithm of the square of a normal variable."""
+
+    __slots__ = ()
+
+    base: ContinuousDistribution = gamma
+    _decreases = True
+    _ends: tuple[float, float] = LINE
+    _inner = 0.0
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return (np.asarray(0.5),)
+
+    def _logpdf(self, y: Any, *shapes: Any) -> Any:
+        return -0.5 * (y + bounded_exp(-y) + math.log(2 * math.pi))
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        return 0.5 * bounded_exp(-y)
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        return -np.log(2 * z)
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        return -math.log(2) - y
+
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        return math.log(2) + np.euler_gamma, math.pi**2 / 2
+
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        return 28 * math.sqrt(2) * float(special.zeta(3.0)) / math.pi**3, 4.0
+
+
+@final
+class Erlang(SameVariable):
+    """The gamma distribution of a whole shape `a`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a",)
+    base: ContinuousDistribution = gamma
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return shapes
+
+
+@final
+class LeftLevy(Transformed):
+    """Lévy's distribution on the negative numbers."""
+
+    __slots__ = ()
+
+    _flat_end = True
+    base: ContinuousDistribution = gamma
+    _ends: tuple[float, float] = (-np.inf, 0.0)
+    _inner = -0.5
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return (np.asarray(0.5),)
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        return -0.5 / y
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        return -0.5 / z
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        return -math.log(2) - 2 * np.log(-y)
+
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        return np.inf, np.inf
+
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        return np.nan, np.nan
+
+    def _entropy(self, *shapes: Any) -> Any:
+        return levy._entropy()
+
+
+#: The least skewness of which the gamma distribution keeps enough digits; SciPy's own.
+_LEAST_SKEW = 1.6e-5
+
+
+@final
+class PearsonThird(OnLine):
+    """Pearson's distribution of type III: a gamma variable, moved and scaled to a mean of 0 and a variance of 1.
+
+    Its `skew` may be negative. Next to 0 it is the normal distribution, with the terms of first and second order.
+    """
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("skew",)
+
+    def _valid(self, skew: Any) -> Any:
+        return np.isfinite(skew)
+
+    def _split_by_skew(self, near: Callable[[Any], Any], far: Callable[[Any, Any], Any], skew: Any) -> Any:
+        """Return a function of a small skewness, or one of another skewness and of the gamma distribution's shape."""
+        is_near = np.abs(raw(skew)) < _LEAST_SKEW
+        if np.all(is_near):
+            return near(skew)
+        skewed = np.where(is_near, 1.0, skew) if np.any(is_near) else skew
+        value = far(skewed, 4 / np.square(skewed))
+        return np.where(is_near, near(np.where(is_near, skew, 0.0)), value) if np.any(is_near) else value
+
+    @staticmethod
+    def _gamma_variable(y: Any, skew: Any, shape: Any) -> tuple[Any, Any]:
+        """Return the variable of the gamma distribution, and where it is not positive."""
+        z = 2 * y / skew + shape
+        is_outside = raw(z) <= 0
+        return np.where(is_outside, shape, z), is_outside
+
+    def _logpdf(self, y: Any, skew: Any) -> Any:
+        def near(skew: Any) -> Any:
+            # By the Hermite polynomials of order 3, 4 and 6.
+            square = y * y
+            first = y * (square - 3) / 6
+            second = (square * (square - 6) + 3) / 16 + (square * (square * (square - 15) + 45) - 15) / 72
+            return norm._logpdf(y) + np.log1p(skew * (first + skew * second))
+
+        def far(skew: Any, shape: Any) -> Any:
+            z, is_outside = self._gamma_variable(y, skew, shape)
+            return np.where(is_outside, -np.inf, gamma._logpdf(z, shape) + np.log(2 / np.abs(skew)))
+
+        return self._split_by_skew(near, far, skew)
+
+    def _cdf(self, y: Any, skew: Any) -> Any:
+        def near(skew: Any) -> Any:
+            square = y * y
+            second = y * (square - 3) / 16 + y * (square * (square - 10) + 15) / 72
+            return norm._cdf(y) - norm._pdf(y) * skew * ((square - 1) / 6 + skew * second)
+
+        def far(skew: Any, shape: Any) -> Any:
+            z, is_outside = self._gamma_variable(y, skew, shape)
+            is_right = raw(skew) > 0
+            found = np.where(is_right, gamma._cdf(z, shape), gamma._sf(z, shape))
+            return np.where(is_outside, np.where(is_right, 0.0, 1.0), found)
+
+        return self._split_by_skew(near, far, skew)
+
+    def _sf(self, y: Any, skew: Any) -> Any:
+        return self._cdf(-y, -skew)
+
+    def _ppf(self, q: Any, skew: Any) -> Any:
+        def near(skew: Any) -> Any:
+            z = norm._ppf(q)
+            square = z * z
+            second = z * (square - 3) / 16 - z * (2 * square - 5) / 36
+            return z + skew * ((square - 1) / 6 + skew * second)
+
+        def far(skew: Any, shape: Any) -> Any:
+            z = np.where(raw(skew) > 0, gamma._ppf(q, shape), gamma._isf(q, shape))
+            return (z - shape) * skew / 2
+
+        return self._split_by_skew(near, far, skew)
+
+    def _isf(self, q: Any, skew: Any) -> Any:
+        return -self._ppf(q, -skew)
+
+    def _mean_and_variance(self, skew: Any) -> tuple[Any, Any]:
+        return 0.0 * skew, 0.0 * skew + 1.0
+
+    def _skewness_and_kurtosis(self, skew: Any) -> tuple[Any, Any]:
+        return skew * 1.0, 1.5 * skew * skew
+
+    def _entropy(self, skew: Any) -> Any:
+        def near(skew: Any) -> Any:
+            return norm._entropy() - skew * skew / 12
+
+        return self._split_by_skew(near, lambda skew, shape: gamma._entropy(shape) + np.log(np.abs(skew) / 2), skew)
+
+
+@final
+class Argus(ContinuousDistribution):
+    """The ARGUS distribution of shape `chi`: of sqrt(1 - 2 z / chi**2), for a gamma variable z up to chi**2 / 2."""
+
+    __slots__ = ()
+
+    _flat_start = _flat_end = True
+    shapes: tuple[str, ...] = ("chi",)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 1.0
+
+    def _variable(self, y: Any, chi: Any) -> Any:
+        return chi * chi / 2 * (1 - y) * (1 + y)
+
+    def _logpdf(self, y: Any, chi: Any) -> Any:
+        start = 3 * np.log(chi) + 0.5 * math.log(2 / math.pi) - np.log(gamma._cdf(chi * chi / 2, np.asarray(1.5)))
+        return start + np.log(y) + 0.5 * (np.log1p(-y) + np.log1p(y)) - self._variable(y, chi)
+
+    def _cdf(self, y: Any, chi: Any) -> Any:
+        return 1 - self._sf(y, chi)
+
+    def _sf(self, y: Any, chi: Any) -> Any:
+        shape = np.asarray(1.5)
+        return gamma._cdf(self._variable(y, chi), shape) / gamma._cdf(chi * chi / 2, shape)
+
+    def _ppf(self, q: Any, chi: Any) -> Any:
+        return self._isf(1 - q, chi)
+
+    def _isf(self, q: Any, chi: Any) -> Any:
+        shape = np.asarray(1.5)
+        z = gamma._ppf(q * gamma._cdf(chi * chi / 2, shape), shape)
+        return np.sqrt(1 - 2 * z / (chi * chi))
+
+    def _mean_and_variance(self, chi: Any) -> tuple[Any, Any]:
+        half = gamma._cdf(chi * chi / 2, np.asarray(1.5)) / 2
+        mean = math.sqrt(math.pi / 8) * chi * special.i1e(chi * chi / 4) / half
+        is_small = raw(chi) < 0.1
+        large = np.where(is_small, 1.0, chi)
+        density = np.exp(-large * large / 2) / math.sqrt(2 * math.pi)
+        second = 1 - 3 / (large * large) + large * density / np.where(is_small, 1.0, half)
+        if np.any(is_small):
+            # The means of the powers of z, whose differences lose their digits, by their series.
+            t = np.square(np.where(is_small, chi, 0.0)) / 2
+            second = np.where(is_small, 1 - 0.6 * special.hyp1f1(2.5, 3.5, -t) / special.hyp1f1(1.5, 2.5, -t), second)
+        return mean, second - mean * mean
+
+
+argus: Argus = Argus("argus")
+chi: Chi = Chi("chi")
+erlang: Erlang = Erlang("erlang")
+gengamma: GeneralizedGamma = GeneralizedGamma("gengamma")
+levy: Levy = Levy("levy")
+levy_l: LeftLevy = LeftLevy("levy_l")
+loggamma: LogGamma = LogGamma("loggamma")
+maxwell: Maxwell = Maxwell("maxwell")
+moyal: Moyal = Moyal("moyal")
+nakagami: Nakagami = Nakagami("nakagami")
+pearson3: PearsonThird = PearsonThird("pearson3")

@@ -1,0 +1,352 @@
+"""Families on an interval."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+
+from ...core.arrays.values import raw
+from ..ufuncs import special
+from .continuous_distribution import ContinuousDistribution
+from .gamma_and_beta import beta
+from .location_scale import uniform
+from .normal import norm
+from .transforming import Transformed, WithPowers
+
+__all__ = [
+    "anglit",
+    "arcsine",
+    "bradford",
+    "johnsonsb",
+    "loguniform",
+    "rdist",
+    "reciprocal",
+    "truncexpon",
+    "truncpareto",
+    "truncweibull_min",
+]
+
+
+@final
+class Arcsine(WithPowers):
+    """The arcsine distribution, of the squared sine of a uniform angle."""
+
+    __slots__ = ()
+
+    base: ContinuousDistribution = uniform
+    _ends: tuple[float, float] = (0.0, 1.0)
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        return 2 / math.pi * np.arcsin(np.sqrt(y))
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        return np.square(np.sin(math.pi / 2 * z))
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        return -math.log(math.pi) - 0.5 * (np.log(y) + np.log1p(-y))
+
+    def _mean_power(self, order: int, *shapes: Any) -> Any:
+        return (0.5, 0.375, 0.3125, 0.2734375)[order - 1]
+
+    def _entropy(self, *shapes: Any) -> Any:
+        return math.log(math.pi / 4)
+
+
+@final
+class Bradford(Transformed):
+    """Bradford's distribution of shape `c`, on the numbers from 0 to 1."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+    base: ContinuousDistribution = uniform
+    _ends: tuple[float, float] = (0.0, 1.0)
+
+    def _to_base(self, y: Any, c: Any) -> Any:
+        return np.log1p(c * y) / np.log1p(c)
+
+    def _from_base(self, z: Any, c: Any) -> Any:
+        return np.expm1(z * np.log1p(c)) / c
+
+    def _log_slope(self, y: Any, c: Any) -> Any:
+        return np.log(c) - np.log1p(c * y) - np.log(np.log1p(c))
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        k = np.log1p(c)
+        return (c - k) / (c * k), ((c + 2) * k - 2 * c) / (2 * c * k * k)
+
+    def _entropy(self, c: Any) -> Any:
+        k = np.log1p(c)
+        return k / 2 - np.log(c / k)
+
+
+@final
+class JohnsonBounded(Transformed):
+    """Johnson's distribution on the numbers from 0 to 1: of the logit of a normal variable."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a", "b")
+    base: ContinuousDistribution = norm
+    _ends: tuple[float, float] = (0.0, 1.0)
+
+    def _valid(self, *shapes: Any) -> Any:
+        return shapes[1] > 0
+
+    def _to_base(self, y: Any, a: Any, b: Any) -> Any:
+        return a + b * special.logit(y)
+
+    def _from_base(self, z: Any, a: Any, b: Any) -> Any:
+        return special.expit((z - a) / b)
+
+    def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
+        return np.log(b) - np.log(y) - np.log1p(-y)
+
+
+@final
+class LogUniform(WithPowers):
+    """The distribution of the exponential of a uniform variable, on the numbers from `a` to `b`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a", "b")
+    base: ContinuousDistribution = uniform
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return shapes[0], shapes[1]
+
+    def _valid(self, *shapes: Any) -> Any:
+        return (shapes[0] > 0) & (shapes[1] > shapes[0])
+
+    def _point_inside(self, *shapes: Any) -> Any:
+        return raw(shapes[0])
+
+    def _to_base(self, y: Any, a: Any, b: Any) -> Any:
+        return np.log(y / a) / np.log(b / a)
+
+    def _from_base(self, z: Any, a: Any, b: Any) -> Any:
+        return a * np.exp(z * np.log(b / a))
+
+    def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
+        return -np.log(y) - np.log(np.log(b / a))
+
+    def _mean_power(self, order: int, a: Any, b: Any) -> Any:
+        return (b**order - a**order) / (order * np.log(b / a))
+
+    def _entropy(self, a: Any, b: Any) -> Any:
+        return 0.5 * (np.log(a) + np.log(b)) + np.log(np.log(b / a))
+
+
+@final
+class TruncatedExponential(Transformed):
+    """The exponential distribution up to `b`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("b",)
+    base: ContinuousDistribution = uniform
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, shapes[0]
+
+    def _to_base(self, y: Any, b: Any) -> Any:
+        return np.expm1(-y) / np.expm1(-b)
+
+    def _from_base(self, z: Any, b: Any) -> Any:
+        return -np.log1p(z * np.expm1(-b))
+
+    def _log_slope(self, y: Any, b: Any) -> Any:
+        return -y - np.log(-np.expm1(-b))
+
+    def _entropy(self, b: Any) -> Any:
+        return np.log(np.expm1(b)) + (1 + np.exp(b) * (b - 1)) / -np.expm1(b)
+
+
+@final
+class Anglit(Transformed):
+    """The distribution of the angle, less a quarter of pi, whose squared sine is uniform."""
+
+    __slots__ = ()
+
+    base: ContinuousDistribution = uniform
+    _ends: tuple[float, float] = (-math.pi / 4, math.pi / 4)
+    _inner = 0.0
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        return np.square(np.sin(y + math.pi / 4))
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        return np.arcsin(np.sqrt(z)) - math.pi / 4
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        return np.log(np.cos(2 * y))
+
+    def _sf(self, y: Any, *shapes: Any) -> Any:
+        return self._cdf(-y)
+
+    def _logsf(self, y: Any, *shapes: Any) -> Any:
+        return self._logcdf(-y)
+
+    def _isf(self, q: Any, *shapes: Any) -> Any:
+        return -self._ppf(q)
+
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, math.pi**2 / 16 - 0.5
+
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, -2 * (math.pi**4 - 96) / (math.pi**2 - 8) ** 2
+
+    def _entropy(self, *shapes: Any) -> Any:
+        return 1 - math.log(2)
+
+
+@final
+class Correlation(Transformed):
+    """The distribution of the correlation of samples of two independent normal variables, of shape `c`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+    base: ContinuousDistribution = beta
+    _ends: tuple[float, float] = (-1.0, 1.0)
+    _inner = 0.0
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return shapes[0] / 2, shapes[0] / 2
+
+    def _to_base(self, y: Any, c: Any) -> Any:
+        return (y + 1) / 2
+
+    def _from_base(self, z: Any, c: Any) -> Any:
+        return 2 * z - 1
+
+    def _log_slope(self, y: Any, c: Any) -> Any:
+        return -math.log(2)
+
+    def _isf(self, q: Any, c: Any) -> Any:
+        return -self._ppf(q, c)
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        return 0.0 * c, 1 / (c + 1)
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        return 0.0 * c, -6 / (c + 3)
+
+    def _entropy(self, c: Any) -> Any:
+        return beta._entropy(c / 2, c / 2) + math.log(2)
+
+
+@final
+class TruncatedPareto(WithPowers):
+    """The Pareto distribution of exponent `b` up to `c`; the exponent may be negative."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("b", "c")
+    base: ContinuousDistribution = uniform
+
+    def _valid(self, *shapes: Any) -> Any:
+        return (shapes[0] != 0) & (shapes[1] > 1)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 1.0, shapes[1]
+
+    def _point_inside(self, *shapes: Any) -> Any:
+        return np.sqrt(raw(shapes[1]))
+
+    def _to_base(self, y: Any, b: Any, c: Any) -> Any:
+        return np.expm1(-b * np.log(y)) / np.expm1(-b * np.log(c))
+
+    def _from_base(self, z: Any, b: Any, c: Any) -> Any:
+        return np.exp(-np.log1p(z * np.expm1(-b * np.log(c))) / b)
+
+    def _log_slope(self, y: Any, b: Any, c: Any) -> Any:
+        return np.log(b / -np.expm1(-b * np.log(c))) - (b + 1) * np.log(y)
+
+    def _sf(self, y: Any, b: Any, c: Any) -> Any:
+        return np.expm1(b * np.log(c / y)) / np.expm1(b * np.log(c))
+
+    def _logsf(self, y: Any, b: Any, c: Any) -> Any:
+        return np.log(self._sf(y, b, c))
+
+    def _isf(self, q: Any, b: Any, c: Any) -> Any:
+        return c * np.exp(-np.log1p(q * np.expm1(b * np.log(c))) / b)
+
+    def _mean_power(self, order: int, b: Any, c: Any) -> Any:
+        width = np.log(c)
+        return b * width * c**order * special.exprel((b - order) * width) / np.expm1(b * width)
+
+    def _entropy(self, b: Any, c: Any) -> Any:
+        width = np.log(c)
+        return -np.log(b / -np.expm1(-b * width)) - (b + 1) * (width / np.expm1(b * width) - 1 / b)
+
+
+@final
+class TruncatedWeibull(WithPowers):
+    """The Weibull distribution of shape `c`, from `a` on and up to `b`, which may be infinite."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c", "a", "b")
+    base: ContinuousDistribution = uniform
+
+    def _valid(self, *shapes: Any) -> Any:
+        c, a, b = shapes
+        return (c > 0) & (a >= 0) & (b > a)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return shapes[1], shapes[2]
+
+    def _point_inside(self, *shapes: Any) -> Any:
+        _, a, b = map(raw, shapes)
+        return a + np.minimum(0.5, (b - a) / 2)
+
+    def _powers(self, c: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        """Return the powers of both ends, of which infinity has no derivative."""
+        is_infinite = np.isinf(raw(b))
+        return a**c, np.where(is_infinite, np.inf, np.where(is_infinite, 1.0, b) ** c)
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        return np.expm1(first - y ** shapes[0]) / np.expm1(first - last)
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        return (first - np.log1p(z * np.expm1(first - last))) ** (1 / shapes[0])
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        c = shapes[0]
+        return np.log(c) + special.xlogy(c - 1, y) + first - y**c - np.log(-np.expm1(first - last))
+
+    def _sf(self, y: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        power = y ** shapes[0]
+        return np.exp(first - power) * np.expm1(power - last) / np.expm1(first - last)
+
+    def _logsf(self, y: Any, *shapes: Any) -> Any:
+        return np.log(self._sf(y, *shapes))
+
+    def _isf(self, q: Any, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        return (first - np.log(np.exp(first - last) - q * np.expm1(first - last))) ** (1 / shapes[0])
+
+    def _mean_power(self, order: int, *shapes: Any) -> Any:
+        first, last = self._powers(*shapes)
+        a = order / shapes[0] + 1
+        share = special.gammainc(a, last) - special.gammainc(a, first)
+        return special.gamma(a) * share * np.exp(first) / -np.expm1(first - last)
+
+
+anglit: Anglit = Anglit("anglit")
+arcsine: Arcsine = Arcsine("arcsine")
+bradford: Bradford = Bradford("bradford")
+johnsonsb: JohnsonBounded = JohnsonBounded("johnsonsb")
+loguniform: LogUniform = LogUniform("loguniform")
+rdist: Correlation = Correlation("rdist")
+reciprocal: LogUniform = LogUniform("reciprocal")
+truncexpon: TruncatedExponential = TruncatedExponential("truncexpon")
+truncpareto: TruncatedPareto = TruncatedPareto("truncpareto")
+truncweibull_min: TruncatedWeibull = TruncatedWeibull("truncweibull_min")

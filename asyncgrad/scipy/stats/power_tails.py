@@ -1,0 +1,317 @@
+"""Families with power tails: of odds, of powers and exponentials of other variables."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+
+from ...core.arrays.values import raw
+from ..ufuncs import special
+from .continuous_distribution import ContinuousDistribution
+from .gamma_and_beta import beta
+from .location_scale import expon, laplace, logistic
+from .normal import norm
+from .supports import Positive
+from .transforming import ExponentialOf, Transformed, WithPowers, positive_or_one, where_positive
+
+__all__ = [
+    "alpha",
+    "betaprime",
+    "burr",
+    "burr12",
+    "fisk",
+    "invweibull",
+    "kappa3",
+    "loglaplace",
+    "lomax",
+    "mielke",
+]
+
+
+@final
+class BetaPrime(WithPowers):
+    """The distribution of x / (1 - x), where x has the beta distribution of shapes `a` and `b`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a", "b")
+    base: ContinuousDistribution = beta
+
+    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
+        return shapes
+
+    def _to_base(self, y: Any, *shapes: Any) -> Any:
+        return y / (1 + y)
+
+    def _from_base(self, z: Any, *shapes: Any) -> Any:
+        return z / (1 - z)
+
+    def _isf(self, q: Any, *shapes: Any) -> Any:
+        # The inverse has the swapped shapes, and digits where the quantile is great.
+        return 1 / BetaPrime._ppf(self, q, *shapes[::-1])
+
+    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+        return -2 * np.log1p(y)
+
+    def _mean_power(self, order: int, a: Any, b: Any) -> Any:
+        margin = b - order
+        top: Any = 1.0
+        for step in range(1, order + 1):
+            top = top * (a + step - 1) / positive_or_one(b - step)
+        return where_positive(margin, top)
+
+
+@final
+class Burr(WithPowers):
+    """The Burr distribution of type III, of shapes `c` and `d`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c", "d")
+    base: ContinuousDistribution = expon
+    _decreases = True
+
+    def _to_base(self, y: Any, c: Any, d: Any) -> Any:
+        return d * np.log1p(y ** (-c))
+
+    def _from_base(self, z: Any, c: Any, d: Any) -> Any:
+        return np.expm1(z / d) ** (-1 / c)
+
+    def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
+        return np.log(c) + np.log(d) - (c + 1) * np.log(y) - np.log1p(y ** (-c))
+
+    def _mean_power(self, order: int, c: Any, d: Any) -> Any:
+        margin = c - order
+        share = order / np.where(raw(margin) > 0, c, order + 1.0)
+        return where_positive(margin, d * special.beta(1 - share, d + share), np.nan)
+
+
+@final
+class Burr12(WithPowers):
+    """The Burr distribution of type XII, of shapes `c` and `d`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c", "d")
+    base: ContinuousDistribution = expon
+
+    def _to_base(self, y: Any, c: Any, d: Any) -> Any:
+        return d * np.log1p(y**c)
+
+    def _from_base(self, z: Any, c: Any, d: Any) -> Any:
+        return np.expm1(z / d) ** (1 / c)
+
+    def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
+        return np.log(c) + np.log(d) + (c - 1) * np.log(y) - np.log1p(y**c)
+
+    def _mean_power(self, order: int, c: Any, d: Any) -> Any:
+        margin = c * d - order
+        share = order / c
+        safe = np.where(raw(margin) > 0, d, share + 1.0)
+        return where_positive(margin, safe * special.beta(1 + share, safe - share), np.nan)
+
+
+@final
+class Fisk(ExponentialOf):
+    """The log-logistic distribution of shape `c`."""
+
+    __slots__ = ()
+
+    base: ContinuousDistribution = logistic
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (c - 1, np.log(c) + 0.0 * distance)
+
+    def _mean_power(self, order: int, c: Any) -> Any:
+        margin = c - order
+        angle = order * math.pi / np.where(raw(margin) > 0, c, order + 1.0)
+        return where_positive(margin, angle / np.sin(angle), np.nan)
+
+    def _entropy(self, c: Any) -> Any:
+        return 2 - np.log(c)
+
+
+@final
+class Lomax(WithPowers):
+    """The Pareto distribution of the second kind, of exponent `c`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+    base: ContinuousDistribution = expon
+
+    def _to_base(self, y: Any, c: Any) -> Any:
+        return c * np.log1p(y)
+
+    def _from_base(self, z: Any, c: Any) -> Any:
+        return np.expm1(z / c)
+
+    def _log_slope(self, y: Any, c: Any) -> Any:
+        return np.log(c) - np.log1p(y)
+
+    def _mean_power(self, order: int, c: Any) -> Any:
+        value: Any = float(math.factorial(order))
+        for step in range(1, order + 1):
+            value = value / positive_or_one(c - step)
+        return where_positive(c - order, value)
+
+    def _entropy(self, c: Any) -> Any:
+        return 1 + 1 / c - np.log(c)
+
+
+@final
+class LogLaplace(ExponentialOf):
+    """The distribution of the exponential of a Laplace variable over `c`."""
+
+    __slots__ = ()
+
+    base: ContinuousDistribution = laplace
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (c - 1, np.log(c / 2) + 0.0 * distance)
+
+    def _mean_power(self, order: int, c: Any) -> Any:
+        margin = c - order
+        safe = np.where(raw(margin) > 0, c, order + 1.0)
+        return where_positive(margin, safe * safe / (safe * safe - order * order))
+
+    def _entropy(self, c: Any) -> Any:
+        return np.log(2 / c) + 1
+
+
+@final
+class InverseWeibull(WithPowers):
+    """The distribution of the inverse of a Weibull variable of shape `c`, Fréchet's."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+    base: ContinuousDistribution = expon
+    _decreases = True
+
+    def _to_base(self, y: Any, c: Any) -> Any:
+        return y ** (-c)
+
+    def _from_base(self, z: Any, c: Any) -> Any:
+        return z ** (-1 / c)
+
+    def _log_slope(self, y: Any, c: Any) -> Any:
+        return np.log(c) - (c + 1) * np.log(y)
+
+    def _mean_power(self, order: int, c: Any) -> Any:
+        margin = c - order
+        return where_positive(margin, special.gamma(1 - order / np.where(raw(margin) > 0, c, order + 1.0)))
+
+    def _entropy(self, c: Any) -> Any:
+        return 1 + np.euler_gamma + np.euler_gamma / c - np.log(c)
+
+
+@final
+class Mielke(Transformed):
+    """Mielke's beta-kappa distribution of shapes `k` and `s`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("k", "s")
+    base: ContinuousDistribution = expon
+    _decreases = True
+
+    def _to_base(self, y: Any, k: Any, s: Any) -> Any:
+        return k / s * np.log1p(y ** (-s))
+
+    def _from_base(self, z: Any, k: Any, s: Any) -> Any:
+        return np.expm1(z * s / k) ** (-1 / s)
+
+    def _log_slope(self, y: Any, k: Any, s: Any) -> Any:
+        return np.log(k) - (s + 1) * np.log(y) - np.log1p(y ** (-s))
+
+
+@final
+class InverseOfNormal(Positive):
+    """The alpha distribution: of the inverse of a normal variable of mean `a` that is positive."""
+
+    __slots__ = ()
+
+    _flat_start = True
+    shapes: tuple[str, ...] = ("a",)
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        return norm._logpdf(a - 1 / y) - 2 * np.log(y) - special.log_ndtr(a)
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        return np.exp(self._logcdf(y, a))
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        return -np.expm1(self._logcdf(y, a))
+
+    def _logcdf(self, y: Any, a: Any) -> Any:
+        return special.log_ndtr(a - 1 / y) - special.log_ndtr(a)
+
+    def _logsf(self, y: Any, a: Any) -> Any:
+        return np.log(self._sf(y, a))
+
+    def _ppf(self, q: Any, a: Any) -> Any:
+        return 1 / (a - special.ndtri(q * special.ndtr(a)))
+
+    def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
+        return np.inf, np.inf
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        return np.nan, np.nan
+
+
+@final
+class Kappa3(WithPowers):
+    """The kappa distribution of one shape, `a`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a",)
+    base: ContinuousDistribution = expon
+    _decreases = True
+
+    def _to_base(self, y: Any, a: Any) -> Any:
+        return np.log1p(a * y ** (-a)) / a
+
+    def _from_base(self, z: Any, a: Any) -> Any:
+        return (a / np.expm1(a * z)) ** (1 / a)
+
+    def _log_slope(self, y: Any, a: Any) -> Any:
+        return np.log(a) - (a + 1) * np.log(y) - np.log1p(a * y ** (-a))
+
+    # By other forms where the variable is small, for it may be 0.
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        return np.log(a) - (1 / a + 1) * np.log(a + y**a)
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        return y * (a + y**a) ** (-1 / a)
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        is_low = raw(y) < 1
+        return np.where(is_low, 1 - self._cdf(y, a), -np.expm1(-self._to_base(np.where(is_low, 1.0, y), a)))
+
+    def _logsf(self, y: Any, a: Any) -> Any:
+        return np.log(self._sf(y, a))
+
+    def _mean_power(self, order: int, a: Any) -> Any:
+        margin = a - order
+        safe = np.where(raw(margin) > 0, a, order + 1.0)
+        value = safe ** (order / safe - 1) * special.beta(1 - order / safe, (order + 1) / safe)
+        return where_positive(margin, value, np.nan)
+
+
+alpha: InverseOfNormal = InverseOfNormal("alpha")
+betaprime: BetaPrime = BetaPrime("betaprime")
+burr12: Burr12 = Burr12("burr12")
+burr: Burr = Burr("burr")
+fisk: Fisk = Fisk("fisk")
+invweibull: InverseWeibull = InverseWeibull("invweibull")
+kappa3: Kappa3 = Kappa3("kappa3")
+loglaplace: LogLaplace = LogLaplace("loglaplace")
+lomax: Lomax = Lomax("lomax")
+mielke: Mielke = Mielke("mielke")

@@ -1,0 +1,180 @@
+"""Distributions of statistics of samples: Kolmogorov's and Smirnov's, and Tukey's lambda."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
+from ..special.tails import kolmogorov_slope, smirnov_derivative
+from ..ufuncs import special
+from .continuous_distribution import ContinuousDistribution
+from .implicit import Implicit
+from .mean_powers import skewness_and_kurtosis
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
+
+__all__ = ["ksone", "kstwobign", "tukeylambda"]
+
+# SciPy's distribution functions keep the digits of small probabilities, which 1 minus the others' do not.
+
+
+@primitive()
+def kolmogorov_complement_(y: Any) -> Array:
+    """Return 1 - kolmogorov(y)."""
+    return np.asarray(scipy_stats.kstwobign.cdf(y)).astype(np.result_type(y, np.float32), copy=False)
+
+
+@derivative(kolmogorov_complement_, "y")
+def _(g: Any, y: Array) -> Array:
+    return -g * kolmogorov_slope(y)
+
+
+@final
+class KolmogorovLimit(Implicit):
+    """The limit, for large samples, of the greatest distance of distribution functions, times the root of the size."""
+
+    __slots__ = ()
+
+    _ends: tuple[float, float] = (0.0, np.inf)
+    _flat_start = True
+    _inner = 1.0
+
+    def _logpdf(self, y: Any) -> Any:
+        density = -kolmogorov_slope(y)
+        is_nothing = raw(density) <= 0
+        return np.where(is_nothing, -np.inf, np.log(np.where(is_nothing, 1.0, density)))
+
+    def _cdf(self, y: Any) -> Any:
+        return kolmogorov_complement_.call(y)
+
+    def _sf(self, y: Any) -> Any:
+        return special.kolmogorov(y)
+
+    def _mean_and_variance(self) -> tuple[Any, Any]:
+        mean = math.sqrt(math.pi / 2) * math.log(2)
+        return mean, math.pi**2 / 12 - mean * mean
+
+
+@primitive()
+def smirnov_complement_(y: Any, n: Any) -> Array:
+    """Return 1 - smirnov(n, y)."""
+    return np.asarray(scipy_stats.ksone.cdf(y, n)).astype(np.result_type(y, np.float32), copy=False)
+
+
+@derivative(smirnov_complement_, "y")
+def _(g: Any, y: Array, n: Any) -> Array:
+    return -g * smirnov_derivative.call(y, n, 1)
+
+
+@final
+class Smirnov(Implicit):
+    """The distribution of the greatest distance above, for a sample of `n`, which has no derivative."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("n",)
+    _ends: tuple[float, float] = (0.0, 1.0)
+    _inner = 0.5
+
+    def _valid(self, *shapes: Any) -> Any:
+        return (shapes[0] >= 1) & (shapes[0] == np.round(shapes[0]))
+
+    def _logpdf(self, y: Any, n: Any) -> Any:
+        return np.log(-smirnov_derivative.call(y, raw(n), 1))
+
+    def _cdf(self, y: Any, n: Any) -> Any:
+        return smirnov_complement_.call(y, raw(n))
+
+    def _sf(self, y: Any, n: Any) -> Any:
+        return special.smirnov(raw(n), y)
+
+    def _mean_powers(self, n: Any) -> list[Any]:
+        """Return the means of the first four powers: the survival function is a polynomial between multiples of 1 / n.
+
+        Beyond the degree for which the rule is exact it has the digits of a float all the same.
+        """
+        points, weights = special.roots_legendre(32)
+        counts = np.asarray(raw(n))
+        found = np.full((4, *counts.shape), np.nan)
+        for index in np.ndindex(counts.shape):
+            if self._valid(counts[index]):
+                count = int(counts[index])
+                places = (np.arange(count)[:, np.newaxis] + (points + 1) / 2) / count
+                terms = special.smirnov(count, places) * weights / (2 * count)
+                found[:, *index] = [np.sum(order * places ** (order - 1) * terms) for order in (1, 2, 3, 4)]
+        return list(found)
+
+    def _mean_and_variance(self, n: Any) -> tuple[Any, Any]:
+        mean, second, _, _ = self._mean_powers(n)
+        return mean, second - mean * mean
+
+    def _skewness_and_kurtosis(self, n: Any) -> tuple[Any, Any]:
+        return skewness_and_kurtosis(self._mean_powers(n))
+
+
+@final
+class TukeyLambda(ContinuousDistribution):
+    """Tukey's lambda distribution, of the quantile (q**lam - (1 - q)**lam) / lam."""
+
+    __slots__ = ()
+
+    _flat_start = _flat_end = True
+    shapes: tuple[str, ...] = ("lam",)
+    _inner = 0.0
+
+    def _valid(self, *shapes: Any) -> Any:
+        return np.isfinite(shapes[0])
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        is_bounded = raw(shapes[0]) > 0
+        end = np.where(is_bounded, 1 / np.where(is_bounded, shapes[0], 1.0), np.inf)
+        return -end, end
+
+    def _logpdf(self, y: Any, lam: Any) -> Any:
+        return -np.log(self._cdf(y, lam) ** (lam - 1) + self._sf(y, lam) ** (lam - 1))
+
+    def _cdf(self, y: Any, lam: Any) -> Any:
+        return special.tklmbda(y, lam)
+
+    def _sf(self, y: Any, lam: Any) -> Any:
+        return special.tklmbda(-y, lam)
+
+    def _ppf(self, q: Any, lam: Any) -> Any:
+        return special.boxcox(q, lam) - special.boxcox1p(-q, lam)
+
+    def _isf(self, q: Any, lam: Any) -> Any:
+        return -self._ppf(q, lam)
+
+    def _mean_and_variance(self, lam: Any) -> tuple[Any, Any]:
+        is_there, is_small = raw(lam) > -0.5, np.abs(raw(lam)) < 0.1
+        large = np.where(is_there & ~is_small, lam, 1.0)
+        variance = 2 / np.square(large) * (1 / (1 + 2 * large) - special.beta(large + 1, large + 1))
+        if np.any(is_small):
+            # The formula is a difference of what is nearly the same.
+            near = self._integral(
+                lambda q, lam: np.square(self._ppf(q, lam)), 0.0, 1.0, (np.where(is_small, lam, 0.05),)
+            )
+            variance = np.where(is_small, near, variance)
+        return 0.0 * lam, np.where(is_there, variance, np.inf)
+
+    def _bulk(self, *shapes: Any) -> list[float]:
+        # Also of integrals over probabilities.
+        return [-2.0, 0.0, 0.5, 2.0]
+
+    def _entropy(self, lam: Any) -> Any:
+        def integrand(q: Any, lam: Any) -> Any:
+            return np.log(q ** (lam - 1) + (1 - q) ** (lam - 1))
+
+        return self._integral(integrand, 0.0, 1.0, (lam,))
+
+
+ksone: Smirnov = Smirnov("ksone")
+kstwobign: KolmogorovLimit = KolmogorovLimit("kstwobign")
+tukeylambda: TukeyLambda = TukeyLambda("tukeylambda")

@@ -73,9 +73,13 @@ def with_home_page(project: str, readme: str, home: str, tag: str) -> tuple[str,
         "Issues": f"{home}/issues",
     }
     urls = "".join(f'{name} = "{link}"\n' for name, link in links.items())
-    pictures = re.sub(r"(!\[[^]]*\]\()(?!https?:|#)", rf"\1{home}/raw/{tag}/", readme)
-    absolute = re.sub(r"(?<!\!)(\[[^]!]*\]\()(?!https?:|#)", rf"\1{home}/blob/{tag}/", pictures)
-    return project.replace("[build-system]", f"[project.urls]\n{urls}\n[build-system]", 1), absolute
+
+    def absolute(match: re.Match[str]) -> str:
+        kind = "raw" if match[1].endswith((".svg", ".png")) else "blob"
+        return f"]({home}/{kind}/{tag}/{match[1]})"
+
+    links_moved = re.sub(r"\]\((?!https?:|#)([^)]+)\)", absolute, readme)
+    return project.replace("[build-system]", f"[project.urls]\n{urls}\n[build-system]", 1), links_moved
 
 
 def interpreter(version: str) -> str | None:

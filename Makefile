@@ -200,7 +200,7 @@ $(VENV)/.release: $(VENV)/.demo
 
 # What depends on what is named in pyproject.toml is the newest that goes with it.
 $(LOWEST)/.test: pyproject.toml $(VENV)/.release
-	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(LOWEST)
+	$(BIN)/uv venv --quiet --clear --seed --python $(PYTHON) $(LOWEST) # tests install by its pip
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --group test --editable '.[$(TESTED_EXTRAS)]'
 	touch $@
 

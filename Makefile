@@ -6,6 +6,10 @@
 #   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a twentieth of the cases;
 #                    CASES=0.5 for half of the cases of laws that have many; below 0.2 as make test
 #   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
+#   make test-lowest     the tests and doctests of make test with the lowest versions that pyproject.toml admits, in .venv-lowest
+#   make dist    the sdist and the wheel of what is committed, in dist/: checked, and installed alone on each Python of VERSIONS
+#                with the lowest and the newest NumPy; TAG=v1.2.3 has to be the version, HOME_PAGE=https://... goes into links
+#   make publish     upload what is in dist/ by trusted publishing: only a release's workflow can
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make bench-jit   measure compiled functions beside other compilers; write the tables of docs/jit.md
 #   make bench-waiting   measure programs that wait beside what their waits allow; write the table of docs/batching-and-limits.md
@@ -30,10 +34,14 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
+LOWEST := .venv-lowest
+# The extras that the tests use: all but other libraries of autodiff, which weigh gigabytes, and what needs a GPU.
+TESTED_EXTRAS := demo,scipy,serve,dask,metrics,safetensors,progress,opentelemetry,offload,umbridge,tesseract,jit,visualize
+
 # The tests start hundreds of processes, each of which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-distributed test test-compiled test-all test-pythons lint types pytest schedules chaos soak programs bench bench-imports bench-jit bench-waiting bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
+.PHONY: demo demo-distributed test test-compiled test-all test-pythons test-lowest dist publish lint types pytest schedules chaos soak programs bench bench-imports bench-jit bench-waiting bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -67,9 +75,22 @@ test-pythons:
 	done; \
 	[ -n "$$tested" ] && echo "passed on Python$$tested"
 
+# Types are those of the newest NumPy, and linters find what is new, so neither is run.
+test-lowest: $(LOWEST)/.test
+	$(LOWEST)/bin/python -m pytest --numprocesses=auto --dist=worksteal
+
+dist: $(VENV)/.release
+	$(BIN)/python -m tools.dist $(VERSIONS) $(if $(TAG),--tag $(TAG)) $(if $(HOME_PAGE),--home-page $(HOME_PAGE))
+
+publish: $(VENV)/.release
+	$(BIN)/uv publish --trusted-publishing always dist/*
+
+# check-jsonschema knows what a workflow may say, and zizmor what it had better not.
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --quiet --no-progress .
 
 types: $(VENV)/.dev
 	$(BIN)/mypy --strict
@@ -171,6 +192,16 @@ $(VENV)/.demo: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.demo
 	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+$(VENV)/.release: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --group release
+	touch $@
+
+# What depends on what is named in pyproject.toml is the newest that goes with it.
+$(LOWEST)/.test: pyproject.toml $(VENV)/.release
+	$(BIN)/uv venv --quiet --clear --seed --python $(PYTHON) $(LOWEST) # tests install by its pip
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --group test --editable '.[$(TESTED_EXTRAS)]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.demo

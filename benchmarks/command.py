@@ -65,7 +65,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.json is not None and not options.json.parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.parent}")
     if options.write and (missing := _missing(measuring=options.source is None)):
-        parser.error(f"--write needs {', '.join(missing)}: pip install 'asyncgrad[bench]'")
+        parser.error(f"--write needs {', '.join(missing)}: pip install -e '.[bench]'")
     options.error = parser.error
     return options
 

@@ -26,7 +26,7 @@ try:
 
     from asyncgrad.scipy import integrate
 except ImportError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[demo]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[demo]'")
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -27,7 +27,7 @@ try:
     import numpy
     from scipy.optimize import minimize
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[demo]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[demo]'")
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

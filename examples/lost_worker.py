@@ -26,7 +26,7 @@ from asyncgrad import optim
 try:
     from distributed import Client, LocalCluster
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[dask]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[dask]'")
 
 STAGES = 3
 MICRO_BATCHES = 4

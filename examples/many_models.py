@@ -30,7 +30,7 @@ from asyncgrad import nn, optim
 try:
     from tqdm import tqdm
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[demo]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[demo]'")
 
 LATENCY = 0.020
 BATCH = 64

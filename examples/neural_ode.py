@@ -28,7 +28,7 @@ try:
     import matplotlib
     import numpy
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[demo]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[demo]'")
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -24,7 +24,7 @@ import asyncgrad as ag
 try:
     from matplotlib.figure import Figure
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[demo]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[demo]'")
 
 STAGES = 3
 MICRO_BATCHES = 8

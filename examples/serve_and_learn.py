@@ -10,7 +10,7 @@ The model is a recurrent network that turns a sequence of inputs into a sequence
 1,000 time steps takes a backward of thousands of nodes. Predictions are answered meanwhile, always from the weights
 before or after a whole step. A timeout, or a client that disconnects, cancels the backward and leaves the model
 unchanged. Every acknowledged sequence is on the disk, in a journal that is replayed on start, so that even `kill -9`
-loses none. docs/serving.md explains the parts. Needs Linux or macOS, and `pip install 'asyncgrad[serve]'`.
+loses none. docs/serving.md explains the parts. Needs Linux or macOS, and `pip install -e '.[serve]'`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ try:
 
     from examples.serving.demonstration import demonstrate
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[serve]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[serve]'")
 
 DIRECTORY = Path(__file__).parent / "output" / "serve_and_learn"
 STEPS = 4096  # of the longest sequence

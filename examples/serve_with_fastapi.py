@@ -4,7 +4,7 @@
     curl --json '{"inputs": [[0.1, 0.2], [0.3, 0.4]], "targets": [[0.5], [0.6]]}' localhost:8000/learn
     curl --json '{"inputs": [[0.1, 0.2]]}' localhost:8000/predict
 
-Needs `pip install 'asyncgrad[serve]' fastapi`.
+Needs `pip install -e '.[serve]' fastapi`.
 """
 
 import sys
@@ -23,7 +23,7 @@ try:
 
     from examples.serve_and_learn import new_learner
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[serve]' fastapi")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[serve]' fastapi")
 
 learner = new_learner(Path(__file__).parent / "output" / "serve_with_fastapi")
 app = FastAPI(lifespan=learn.http.lifespan(learner), exception_handlers=learn.http.exception_handlers())

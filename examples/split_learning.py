@@ -6,7 +6,7 @@ A clinic has patients' measurements, a layer that makes features of them, and th
 model, in another process: it registers it by name, and serves it. What crosses between them is features, the lab's
 outputs, and gradients of both. One backward commits at both owners, or at none.
 
-Needs `pip install 'asyncgrad[serve]'`.
+Needs `pip install -e '.[serve]'`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from asyncgrad import nn, optim
 try:
     import uvicorn
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[serve]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[serve]'")
 
 STEPS = 40
 

@@ -24,7 +24,7 @@ try:
 
     from asyncgrad.scipy import optimize
 except ImportError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[demo]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[demo]'")
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -13,7 +13,7 @@ bit. Where the budget of tokens ends in the midst of a backward, no gradient has
 what is missing.
 
 Any endpoint that speaks OpenAI's protocol will do (`--base-url`, or OPENAI_BASE_URL). docs/text-gradients.md explains
-the parts. Needs `pip install 'asyncgrad[serve]' tenacity`.
+the parts. Needs `pip install -e '.[serve]' tenacity`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ try:
     from examples.language_model.stand_in import StandIn, serve
     from examples.language_model.together import together
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[serve]' tenacity")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[serve]' tenacity")
 
 T = TypeVar("T")
 

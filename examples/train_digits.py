@@ -33,7 +33,7 @@ try:
     from sklearn.model_selection import train_test_split
     from tqdm import tqdm
 except ModuleNotFoundError as missing:
-    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[demo]'")
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[demo]'")
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -4,7 +4,7 @@
 
 Each process sees a part of each batch. The backward goes on while NCCL exchanges the gradients that are there already.
 At the end all processes have the same parameters. It needs a machine with as many NVIDIA GPUs as the argument says,
-and `pip install 'asyncgrad[cuda13]'`, or `'asyncgrad[cuda12]'`.
+and `pip install -e '.[cuda13]'`, or `'.[cuda12]'`.
 """
 
 from __future__ import annotations

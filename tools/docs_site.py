@@ -60,7 +60,7 @@ NAVIGATION = {
     ),
     "Reference": ("reference", "coverage", "pytorch-names", "hips-names"),
     "Explanation": ("engine", "layout", "views", "performance"),
-    "Project": ("examples", "changelog", "contributing", "licence"),
+    "Project": ("examples", "versions", "limits", "changelog", "contributing", "licence"),
 }
 #: Pages made of files at the top of the repository, by the file that a link names.
 PROJECT = {

@@ -21,6 +21,7 @@ import numpy as np
 from ..core.arrays.values import owned
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.settings.arguments import must_be
+from ..core.settings.extras import missing_extra
 from ..errors import ArgumentTypeError, WorkerLostError
 from .concurrency import run_patiently
 from .failures import unknown_worker
@@ -42,7 +43,7 @@ try:
     from distributed.protocol.serialize import to_serialize
     from tornado.ioloop import PeriodicCallback
 except ImportError as error:
-    raise ImportError("stages on a Dask cluster need Dask: pip install 'asyncgrad[dask]'") from error
+    raise missing_extra("stages on a Dask cluster need Dask", "dask", error=error) from error
 
 __all__ = ["DaskTransport", "HostPlugin"]
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, final
 
 from ..core.engine.eager_task import EagerTask
 from ..core.settings.arguments import describe, number
+from ..core.settings.extras import missing_extra
 from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, RemoteError, StageLost, WorkerLostError
 from .authentication import bearer
 from .concurrency import run_patiently, wait_until_done
@@ -30,7 +31,7 @@ from .wire import CONTENT_TYPE, decode, encode, message_bytes
 try:
     import httpx
 except ImportError as error:
-    raise ImportError("stages over HTTP need httpx: pip install 'asyncgrad[serve]'") from error
+    raise missing_extra("stages over HTTP need httpx", "serve", error=error) from error
 
 __all__ = ["HttpTransport"]
 

@@ -9,6 +9,7 @@ from typing import Any, final
 
 from ..core.engine.measured_calls import ALWAYS_ON_WORKER
 from ..core.settings.arguments import describe, must_be, number, whole_number
+from ..core.settings.extras import missing_extra
 from ..core.settings.scheduling import OFFLOAD_THRESHOLD
 from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError
 from .authentication import authenticator
@@ -29,7 +30,7 @@ try:
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
 except ImportError as error:
-    raise ImportError("http_app needs Starlette: pip install 'asyncgrad[serve]'") from error
+    raise missing_extra("http_app needs Starlette", "serve", error=error) from error
 
 __all__ = ["http_app"]
 

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from ..core.settings.arguments import truth
+from ..core.settings.extras import missing_extra
 from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError
 
 try:
     import jax
 except ImportError as error:
-    raise ImportError("asyncgrad.interop.jax needs JAX: pip install 'asyncgrad[jax]'") from error
+    raise missing_extra("asyncgrad.interop.jax needs JAX", "jax", error=error) from error
 
 __all__ = ["check_dtype", "host_array", "jax", "jax_array", "to_tensors"]
 

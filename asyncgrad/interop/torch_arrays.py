@@ -9,13 +9,14 @@ import numpy as np
 
 from ..core.arrays.values import owned
 from ..core.settings.arguments import describe
+from ..core.settings.extras import missing_extra
 from ..core.tensor import Tensor
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError
 
 try:
     import torch
 except ImportError as error:
-    raise ImportError("asyncgrad.interop.torch needs PyTorch: pip install 'asyncgrad[torch]'") from error
+    raise missing_extra("asyncgrad.interop.torch needs PyTorch", "torch", error=error) from error
 
 __all__ = [
     "array_of",

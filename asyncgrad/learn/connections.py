@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, final
 
 from ..core.settings.arguments import whole_number
+from ..core.settings.extras import missing_extra
 from .awaited import Awaited
 
 __all__ = ["Limits", "protocol", "within_descriptors"]
@@ -265,10 +266,9 @@ def _parts() -> tuple[Any, Any]:
     try:
         base = import_module("uvicorn.protocols.http.h11_impl").H11Protocol
         return base, import_module("starlette.responses").JSONResponse
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "connections() needs uvicorn and Starlette: pip install 'asyncgrad[serve]'", name=error.name
-        ) from error
+    except ImportError as error:
+        package = "Starlette" if (error.name or "").startswith("starlette") else "uvicorn"
+        raise missing_extra(f"connections() needs {package}", "serve", error=error) from error
 
 
 def protocol(limits: Limits) -> Callable[..., asyncio.Protocol]:

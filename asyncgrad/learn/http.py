@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..core.engine.eager_task import start_task
 from ..core.settings.arguments import describe, number
+from ..core.settings.extras import missing_extra
 from ..core.settings.scheduling import no_full_collections
 from ..errors import (
     ArgumentError,
@@ -201,10 +202,8 @@ def exception_handlers() -> dict[int | type[Exception], Callable[..., Any]]:
     try:
         responses, exceptions = import_module("starlette.responses"), import_module("starlette.exceptions")
         disconnected = import_module("starlette.requests").ClientDisconnect
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "exception_handlers() needs Starlette: pip install 'asyncgrad[serve]'", name=error.name
-        ) from error
+    except ImportError as error:
+        raise missing_extra("exception_handlers() needs Starlette", "serve", error=error) from error
 
     def answer(status: int, text: str, headers: dict[str, str] | None = None) -> Any:
         return responses.JSONResponse({"error": text}, status, headers)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, final
 
+from ..core.settings.extras import missing_extra
 from ..errors import ArgumentTypeError
 from .latency import LatencyHistogram
 
@@ -170,10 +171,8 @@ def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learne
         raise ArgumentTypeError("prometheus_collector takes a Learner or a Follower")
     try:
         core = import_module("prometheus_client.core")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "metrics need prometheus-client: pip install 'asyncgrad[metrics]'", name=error.name
-        ) from error
+    except ImportError as error:
+        raise missing_extra("metrics need prometheus-client", "metrics", error=error) from error
     return _Collector(learner, prefix, core)
 
 

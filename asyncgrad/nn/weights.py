@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.settings.arguments import describe, must_be, takes
+from ..core.settings.extras import missing_extra
 from ..core.settings.files import replacing
 from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentError, ArgumentTypeError
@@ -93,7 +94,7 @@ def _import_safetensors() -> Any:
         import_module("safetensors.numpy")
         return import_module("safetensors")
     except ImportError as error:
-        raise ImportError("files of safetensors need its package: pip install 'asyncgrad[safetensors]'") from error
+        raise missing_extra("files of safetensors need the package safetensors", "safetensors", error=error) from error
 
 
 def _as_contiguous(name: str, value: Any) -> Any:

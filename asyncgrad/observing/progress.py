@@ -20,6 +20,7 @@ from ..core.engine.dependency_executor import DependencyExecutor
 from ..core.engine.graph_task import GraphTask
 from ..core.engine.observation import NODES_ELSEWHERE
 from ..core.settings.arguments import must_be, number, whole_number
+from ..core.settings.extras import missing_extra
 from ..core.settings.observers import BACKWARDS, BackwardObserver, ObserverBlock
 from ..core.settings.scheduling import CLOCK
 from ..errors import ArgumentError, ArgumentTypeError
@@ -461,8 +462,10 @@ def _choose_style(style: str | None) -> str:
         raise ArgumentError(must_be("style of ag.progress", f"one of {names}, or None", style))
     package = _STYLES[style][1]
     if package is not None and not _is_installed(package):
-        raise ModuleNotFoundError(
-            f"ag.progress(style={style!r}) needs {package}: pip install 'asyncgrad[progress]'", name=package
+        raise missing_extra(
+            f"ag.progress(style={style!r}) needs {package}",
+            "progress",
+            error=ModuleNotFoundError(f"No module named {package!r}", name=package),
         )
     return style
 

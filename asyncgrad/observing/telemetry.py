@@ -14,6 +14,7 @@ from ..core.engine.graph_task import GraphTask
 from ..core.engine.observation import observe_process
 from ..core.graph.node import Node
 from ..core.settings.arguments import truth
+from ..core.settings.extras import missing_extra
 from ..core.settings.observers import BackwardObserver
 
 __all__ = ["OpenTelemetryInstrumentor"]
@@ -122,11 +123,9 @@ class OpenTelemetryInstrumentor:
         has_node_spans = truth(node_spans, "node_spans")
         try:
             trace, context = import_module("opentelemetry.trace"), import_module("opentelemetry.context")
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "OpenTelemetryInstrumentor needs opentelemetry-api: pip install 'asyncgrad[opentelemetry]'",
-                name=error.name,
-            ) from error
+        except ImportError as error:
+            what = "OpenTelemetryInstrumentor needs opentelemetry-api"
+            raise missing_extra(what, "opentelemetry", error=error) from error
         self.uninstrument()
         tracer = trace.get_tracer("asyncgrad", tracer_provider=tracer_provider)
         self._tracer = _Tracer(trace, context, tracer, has_node_spans)

@@ -12,15 +12,14 @@ from ..core.engine.eager_task import EagerTask
 from ..core.engine.offloading import call_on_worker
 from ..core.settings.arguments import check_callable, must_be, whole_number
 from ..core.settings.context import CURRENT_NODE
+from ..core.settings.extras import missing_extra
 from ..distributed.exchange import Exchange
 from ..errors import ArgumentError, ArgumentTypeError, RemoteError, WorkerLostError
 
 try:
     import httpx
 except ImportError as error:
-    raise ImportError(
-        "asyncgrad.remote needs httpx: pip install 'asyncgrad[umbridge]', or 'asyncgrad[tesseract]'"
-    ) from error
+    raise missing_extra("asyncgrad.remote needs httpx", "umbridge", "tesseract", error=error) from error
 
 __all__ = ["Ask", "Decorator", "JsonServer", "wanted_inputs"]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ..core.settings.extras import missing_extra
+
 try:
     import scipy
 except ImportError as error:
-    raise ImportError("asyncgrad.scipy needs SciPy: pip install 'asyncgrad[scipy]'") from error
+    raise missing_extra("asyncgrad.scipy needs SciPy", "scipy", error=error) from error
 
 __all__ = ["SCIPY_VERSION"]
 

@@ -17,6 +17,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..core.settings.extras import why_missing
 from .index_loops import index_loop_names, write_index_loops
 from .inner_loops import InnerLoop, are_loops_found, data_offset
 from .masked_loops import write_masked_loop
@@ -122,8 +123,8 @@ def missing_extra() -> str | None:
     """Return why there is no runner; None where there is one."""
     try:
         import llvmlite  # noqa: F401  # optional, and slow to load
-    except ImportError:
-        return "llvmlite is not installed: pip install asyncgrad[jit]"
+    except ImportError as error:
+        return f"llvmlite {why_missing(error, 'jit')}"
     if not are_loops_found():
         return "the inner loops of this NumPy are not found in memory"
     return None if ERRORS else f"the floating-point errors of {platform.machine()} are not known"

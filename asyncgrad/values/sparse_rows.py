@@ -11,12 +11,13 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.arrays.value_type import ValueType
 from ..core.settings.arguments import describe
+from ..core.settings.extras import missing_extra
 from ..errors import ArgumentTypeError
 
 try:
     import scipy.sparse
 except ImportError as error:
-    raise ImportError("asyncgrad.values.SparseRows needs SciPy: pip install 'asyncgrad[scipy]'") from error
+    raise missing_extra("asyncgrad.values.SparseRows needs SciPy", "scipy", error=error) from error
 
 __all__ = ["SparseRows"]
 

@@ -26,7 +26,7 @@ def missing(device: str, *, torch_too: bool = False) -> str | None:
     if kind != "cuda":
         return None
     if find_spec("cupy") is None:
-        return "CuPy is not installed: pip install 'asyncgrad[cuda13]', or 'asyncgrad[cuda12]' for a driver of CUDA 12"
+        return "CuPy is not installed: pip install -e '.[cuda13]', or '.[cuda12]' for a driver of CUDA 12"
     import cupy
 
     try:

@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.write and (options.words or options.quick):
         parser.error("--write writes all measurements: leave out words and --quick")
     if options.write and options.source is None and not {"torch", "JAX"} <= SIDES.keys():
-        parser.error("--write needs JAX and PyTorch: pip install 'asyncgrad[bench]'")
+        parser.error("--write needs JAX and PyTorch: pip install -e '.[bench]'")
     options.error = parser.error
     return options
 

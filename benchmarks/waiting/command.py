@@ -63,7 +63,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.write and options.words:
         parser.error("--write writes all measurements: leave out words")
     if options.write and options.source is None and (torch is None or least_squares is None):
-        parser.error("--write needs PyTorch, SciPy, httpx and uvicorn: pip install 'asyncgrad[bench,scipy,serve]'")
+        parser.error("--write needs PyTorch, SciPy, httpx and uvicorn: pip install -e '.[bench,scipy,serve]'")
     options.error = parser.error
     return options
 

@@ -18,6 +18,7 @@ from asyncgrad.core.arrays.current_streams import start_following
 from asyncgrad.core.arrays.device_functions import register_functions
 from asyncgrad.core.engine.device import Device, device
 from asyncgrad.core.engine.streams import DeviceStreams
+from asyncgrad.core.settings.extras import install_line, why_missing
 from asyncgrad.errors import DeviceError
 
 from .all_reduce import all_reduce_hook as all_reduce_hook
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaDevice", "all_reduce_hook", "install_functions", "open_device", "own_functions"]
 
-#: How users get CuPy.
-_INSTALL = "pip install 'asyncgrad[cuda13]', or 'asyncgrad[cuda12]' where nvidia-smi shows CUDA 12"
+#: The extras that bring CuPy, and which of them to take.
+_EXTRAS = ("cuda13", "cuda12")
+_WHICH = " (cuda12 where nvidia-smi shows CUDA 12)"
 
 #: The first version of CuPy that has all that is used here, as in pyproject.toml.
 _OLDEST = 14
@@ -324,13 +326,13 @@ def open_device(index: int | None) -> CudaDevice:
     try:
         import cupy
     except ImportError as error:
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name == "cupy"
-        what = "is not installed" if is_missing else f"cannot be imported ({error})"
-        raise DeviceError(f"the device 'cuda:{index}' needs CuPy, which {what}: {_INSTALL}") from error
+        why = why_missing(error, *_EXTRAS, instead=_WHICH)
+        raise DeviceError(f"the device 'cuda:{index}' needs CuPy, which {why}") from error
     version = cupy.__version__
     if int(version.partition(".")[0]) < _OLDEST:
         raise DeviceError(
-            f"the device 'cuda:{index}' needs CuPy {_OLDEST} or newer, and CuPy {version} is installed: {_INSTALL}"
+            f"the device 'cuda:{index}' needs CuPy {_OLDEST} or newer, and CuPy {version} is installed: "
+            f"{install_line(*_EXTRAS)}{_WHICH}"
         )
     try:
         count = cupy.cuda.runtime.getDeviceCount()

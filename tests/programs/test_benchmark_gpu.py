@@ -310,7 +310,7 @@ def test_without_a_gpu_the_command_says_what_is_missing(
     status = command.main([])
 
     assert status == 2
-    assert "CuPy is not installed: pip install 'asyncgrad[cuda13]'" in capsys.readouterr().err
+    assert "CuPy is not installed: pip install -e '.[cuda13]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ def test_write_names_what_is_missing_and_the_extra_that_brings_it(
     with pytest.raises(SystemExit):
         command.main(["--write"])
 
-    assert "--write needs MyGrad, matplotlib: pip install 'asyncgrad[bench]'" in capsys.readouterr().err
+    assert "--write needs MyGrad, matplotlib: pip install -e '.[bench]'" in capsys.readouterr().err
 
 
 ROW: dict[str, Any] = {

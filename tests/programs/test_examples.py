@@ -318,7 +318,7 @@ def test_many_models_says_what_to_install(tmp_path: Path):
     finished = run_example("many_models", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
 
     assert finished.returncode == 1
-    assert "needs tqdm, which is not installed: pip install 'asyncgrad[demo]'" in finished.stderr
+    assert "needs tqdm, which is not installed: pip install -e '.[demo]'" in finished.stderr
 
 
 @needs_demo
@@ -382,7 +382,7 @@ def test_train_digits_says_what_to_install(tmp_path: Path):
     finished = run_example("train_digits", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
 
     assert finished.returncode == 1
-    assert "needs sklearn, which is not installed: pip install 'asyncgrad[demo]'" in finished.stderr
+    assert "needs sklearn, which is not installed: pip install -e '.[demo]'" in finished.stderr
 
 
 @pytest.mark.slow

@@ -99,6 +99,7 @@ DEVICES_MAY_IMPORT = {
     "asyncgrad.core.arrays.values",
     "asyncgrad.core.recording.formula",
     "asyncgrad.core.recording.kernels",
+    "asyncgrad.core.settings.extras",
     "asyncgrad.core.settings.process",
     "asyncgrad.core.settings.source",
 }

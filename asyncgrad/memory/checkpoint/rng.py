@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, final
 
@@ -14,6 +15,9 @@ from ...errors import ArgumentTypeError
 from ...numpy.random.sampling import Sampler
 
 __all__ = ["STREAM_TYPES", "RandomStreams", "StreamReplay", "check_streams"]
+
+#: The type of the lock that its holder may take again.
+_REENTRANT = type(threading.RLock())
 
 #: The types of random streams that are found among arguments.
 STREAM_TYPES = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, Sampler)
@@ -93,12 +97,16 @@ class GlobalStream:
         """Return the state; the same object as before where nothing has been drawn."""
         bits = np.random.mtrand.get_bit_generator()
         memory = _memory(bits)
-        known, before, state = self._last
-        if known is bits and memory is not None and memory == before:
+        known, before, last = self._last
+        is_same = known is bits and memory is not None and memory == before
+        # Before NumPy 2.4 the lock is not reentrant, and a draw would wait for its own caller: then all of it is read.
+        if is_same and isinstance(bits.lock, _REENTRANT):
             kept = _kept_normal(bits, memory)
-            if (kept is not None) == state["has_gauss"] and (kept is None or kept == state["gauss"]):
-                return state
+            if (kept is not None) == last["has_gauss"] and (kept is None or kept == last["gauss"]):
+                return last
         state = np.random.get_state(legacy=False)  # noqa: NPY002
+        if is_same and (state["has_gauss"], state["gauss"]) == (last["has_gauss"], last["gauss"]):
+            return last
         if memory is not None and memory == _memory(bits):
             self._last = bits, memory, state
         return state

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from ...core.graph.naming import close_names
 from ...core.graph.walk import names_of_leaves, nodes_below, roots_of
 from ...core.settings.arguments import must_be, truth, whole_number
+from ...core.settings.extras import missing_extra
 from ...errors import ArgumentError, ArgumentTypeError
 from .dot import dot_text, layout_cost
 from .drawing import Drawing
@@ -211,13 +212,12 @@ def _rendered(text: str, chosen: str) -> str | bytes:
     instead = "Or draw with format='html', a page for a browser, or format='dot', which need neither"
     try:
         import graphviz
-    except ModuleNotFoundError as error:
-        if error.name != "graphviz":
-            raise
-        raise ModuleNotFoundError(
-            f"a drawing as {chosen} needs the package graphviz: pip install 'asyncgrad[visualize]', and Graphviz "
-            f"itself: apt install graphviz, brew install graphviz. {instead}",
-            name="graphviz",
+    except ImportError as error:
+        raise missing_extra(
+            f"a drawing as {chosen} needs the package graphviz",
+            "visualize",
+            error=error,
+            instead=f"; and Graphviz itself: apt install graphviz, brew install graphviz. {instead}",
         ) from error
     source = graphviz.Source(text)
     try:

@@ -253,7 +253,7 @@ def test_the_service_says_what_to_install(tmp_path: Path):
     finished = run_with_refused(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
 
     assert finished.returncode == 1
-    assert "needs starlette, which is not installed: pip install 'asyncgrad[serve]'" in finished.stderr
+    assert "needs starlette, which is not installed: pip install -e '.[serve]'" in finished.stderr
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("rand", "random", "random_array"), "pass SciPy's array to csr_array"),
         **dict.fromkeys(
             ("expand_dims", "matrix_transpose", "permute_dims", "swapaxes"),
-            "use A.T: sparse arrays of Tensors have two axes",
+            "use A.T or A.reshape: sparse arrays of Tensors have one or two axes",
         ),
         "find": "use A.pattern.positions() and A.data",
         "kronsum": "write kron(eye_array(n), A) + kron(B, eye_array(m))",

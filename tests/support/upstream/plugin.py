@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .wrappers import ComparedModule, ComparedObject, Notes, compared_class, compared_function
+from .wrappers import ComparedModule, Notes, compared_class, compared_function
 
-#: By module of a library, that which has asyncgrad's functions: NumPy's own do what a tensor among their arguments says.
+#: By module of a library, that with asyncgrad's functions; NumPy's own do what a tensor among their arguments says.
 COUNTERPARTS = {
     **{name: name for name in ("numpy", "numpy.linalg", "numpy.fft")},
     **{

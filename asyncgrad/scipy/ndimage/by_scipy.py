@@ -24,6 +24,8 @@ __all__ = ["prefer_scipy"]
 _CALL_USERS = {"generic_gradient_magnitude", "generic_laplace"}
 #: With `axes=`, SciPy's give the order of the derivative to another axis.
 _MISTAKE_AXES = {"gaussian_gradient_magnitude", "gaussian_laplace"}
+#: To SciPy's, only an array as `output=` makes a difference, a dtype none.
+_IGNORE_DTYPES = {"morphological_gradient", "morphological_laplace"}
 
 
 def prefer_scipy(module: str) -> None:
@@ -52,6 +54,8 @@ def _preferring(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callabl
         except TypeError:
             given = {}
         into = given.get("output")
+        if into is not None and ours.__name__ in _IGNORE_DTYPES and not isinstance(into, (np.ndarray, Tensor)):
+            args, kwargs, into = (), {**given, "output": None}, None
         if _mistakes_axes(ours.__name__, given.get("axes")):
             return ours(*args, **kwargs)
         if needs_grad and _is_inexact(given.get("input"), into):

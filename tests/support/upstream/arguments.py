@@ -53,10 +53,10 @@ def as_tensors(value: Any, *, requires_grad: bool, made: dict[int, Any] | None =
         return made.setdefault(id(value), ag.tensor(np.array(value), requires_grad=is_recorded))
     if _is_list_of_arrays(value):
         return value
-    if type(value) is dict and value.get("out") is not None:
+    if type(value) is dict:
         # What is written into is no leaf that requires grad.
-        made_without = as_tensors(value["out"], requires_grad=False, made=made)
-        return {key: made_without if key == "out" else again(one) for key, one in value.items()}
+        for key in {"out", "output"}.intersection(value):
+            as_tensors(value[key], requires_grad=False, made=made)
     return mapped(again, value)
 
 

@@ -33,7 +33,7 @@ _KNOTS = np.array([-1.0, -0.75, -0.5, 0.0, 1.5, 3.0, 3.25, 4.0, 5.0])
 _LONG = np.linspace(0.0, 3.0, 12)
 _NOISY = np.sin(_LONG) + 0.125 * _RNG.normal(size=12)
 #: Knots of a spline of degree 2, both ends three times.
-_ENDS = np.array([0.0, 0.0, 0.0, 1.0625, 1.75, 3.0, 3.0, 3.0])
+_ENDS = np.array([-0.25, -0.25, -0.25, 1.0625, 1.75, 3.25, 3.25, 3.25])
 _SOME = _RNG.normal(size=(9, 2))
 #: A grid with points enough for splines of degree 5.
 _WIDE = (
@@ -264,7 +264,7 @@ CALLS: dict[str, tuple[Call, Case]] = {
         Case((np.array([1.0, 0.25, -1.25, 0.0, 1.0]), _CLOSED, _AT / 4), {}, _ALL),
     ),
     "splprep of given knots": (
-        lambda module, x, y, at: np.stack(module.splev(at, module.splprep([x, y], k=2, task=-1, t=_ENDS / 3)[0])),
+        lambda module, x, y, at: np.stack(module.splev(at, module.splprep([x, y], k=2, task=-1, t=np.clip(_ENDS / 3, 0, 1))[0])),
         Case((_LONG, _NOISY, _AT / 4), {}, _ALL),
     ),
     "splrep": (lambda module, x, y: module.splrep(x, y)[:2], Case((_X, _Y), {}, (0, 1))),
@@ -326,6 +326,20 @@ def test_a_smoothing_spline_is_that_of_scipy_and_keeps_its_residual(k: int) -> N
     assert np.sum(grad.numpy()) == pytest.approx(_AT.size)
 
 
+@pytest.mark.parametrize(("k", "s"), [(2, 0.5), (3, 0.03), (3, 0.5), (3, 9.0)])
+def test_a_periodic_smoothing_spline_keeps_its_residual(k: int, s: float) -> None:
+    x, y = (ag.tensor(one, requires_grad=True) for one in (_LONG, _NOISY))
+    spline, given, _, _ = interpolate.splrep(x, y, k=k, s=s, per=1, full_output=1)
+    residual = np.sum((interpolate.splev(x[:-1], spline) - y[:-1]) ** 2)
+
+    assert residual.item() == pytest.approx(given)
+    if given > 0.9 * s:
+        for grad in sync.grad(residual, (x, y), retain_graph=True):
+            np.testing.assert_allclose(grad.numpy(), 0.0, atol=1e-8)
+    (grad,) = sync.grad(np.sum(interpolate.splev(_AT, spline)), (y,))
+    assert np.sum(grad.numpy()) == pytest.approx(_AT.size)
+
+
 def test_a_smoothing_spline_of_least_error_is_that_of_scipy_and_follows_the_data() -> None:
     x, y, w = _LONG, np.stack([_NOISY, np.cos(3 * _LONG)], 1), 1 + 0.25 * np.cos(_LONG)
     expected = scipy.interpolate.make_smoothing_spline(x, y, w)(_AT)
@@ -375,7 +389,7 @@ def test_a_point_that_is_no_number_has_no_value() -> None:
         (lambda: interpolate.make_smoothing_spline(_X[:4], _Y[:4]), r"at least 5 points x.*\(4,\)"),
         (lambda: interpolate.make_smoothing_spline(_X, _Y, 0 * _X), "a weight w above 0"),
         (lambda: interpolate.make_smoothing_spline(_X, _Y, lam=-1.0), "at least 0, not -1.0"),
-        (lambda: interpolate.make_lsq_spline(_X + 5, _Y, _ENDS, 2), r"points from 0.0 to 3.0"),
+        (lambda: interpolate.make_lsq_spline(_X + 5, _Y, _ENDS, 2), r"points from -0.25 to 3.25"),
         (lambda: interpolate.make_lsq_spline(_X, _Y, _X, 2), r"and 6 knots t, not shapes \(5,\) and \(5,\)"),
         (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),
         (lambda: interpolate.splrep(_X, _Y, task=1), "write task=0"),

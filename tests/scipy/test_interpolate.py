@@ -264,7 +264,9 @@ CALLS: dict[str, tuple[Call, Case]] = {
         Case((np.array([1.0, 0.25, -1.25, 0.0, 1.0]), _CLOSED, _AT / 4), {}, _ALL),
     ),
     "splprep of given knots": (
-        lambda module, x, y, at: np.stack(module.splev(at, module.splprep([x, y], k=2, task=-1, t=np.clip(_ENDS / 3, 0, 1))[0])),
+        lambda module, x, y, at: np.stack(
+            module.splev(at, module.splprep([x, y], k=2, task=-1, t=np.clip(_ENDS / 3, 0, 1))[0])
+        ),
         Case((_LONG, _NOISY, _AT / 4), {}, _ALL),
     ),
     "splrep": (lambda module, x, y: module.splrep(x, y)[:2], Case((_X, _Y), {}, (0, 1))),

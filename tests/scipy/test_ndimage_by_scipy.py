@@ -126,7 +126,9 @@ def test_morphology_takes_every_output_that_scipy_does(name, needs_grad):
         expected, found = (one if isinstance(one, type) else one.copy() for one in (output, output))
         image = ag.tensor(IMAGE, requires_grad=needs_grad)
         expected = theirs(IMAGE, 3, output=expected) if isinstance(output, type) else _after(theirs, IMAGE, expected)
-        found = mine(image, 3, output=found).detach().numpy() if isinstance(output, type) else _after(mine, image, found)
+        found = (
+            mine(image, 3, output=found).detach().numpy() if isinstance(output, type) else _after(mine, image, found)
+        )
 
         assert found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -303,8 +303,8 @@ def make_lsq_spline(
     count = knots.shape[0] - k - 1 if knots.ndim == 1 else 0
     if points.size < k + 1 or count < k + 1:
         raise ValueError(
-            f"{name} of degree {k} takes at least {k + 1} points and {2 * k + 2} knots t, not shapes {points.shape} and "
-            f"{knots.shape}"
+            f"{name} of degree {k} takes at least {k + 1} points and {2 * k + 2} knots t, not shapes {points.shape} "
+            f"and {knots.shape}"
         )
     start, end = raw(knots)[k], raw(knots)[count]
     if (raw(points) < start).any() or (raw(points) > end).any():

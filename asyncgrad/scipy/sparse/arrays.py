@@ -500,7 +500,7 @@ def coo_array(
 ) -> SparseArray:
     """Return a sparse array of `(data, (row, column))`, or as `csr_array`; its `data` are in the order of rows.
 
-    Elements that occur several times are added. Of a vector, `(data, (places,))` or a dense one, the array has one axis.
+    Elements that occur several times are added. An array of one axis is made of `(data, (places,))` or a dense vector.
     """
     if isinstance(arg1, SparseArray):
         return _in_dtype(arg1, dtype)
@@ -515,8 +515,8 @@ def coo_array(
         arg1, shape = (np.zeros(0), tuple(np.zeros(0, int) for _ in arg1)), arg1
     if len(arg1) != 2 or len(arg1[1]) not in (1, 2):
         raise ArgumentTypeError(
-            "scipy.sparse.coo_array takes (data, (row, column)), (data, (places,)), or a matrix or vector, not an array "
-            f"of shape {shape}"
+            "scipy.sparse.coo_array takes (data, (row, column)), (data, (places,)), or a matrix or vector, not an "
+            f"array of shape {shape}"
         )
     data, places = asarray(arg1[0]), tuple(np.asarray(index) for index in arg1[1])
     known = sparse.coo_array((np.ones(data.shape), places), shape=shape)

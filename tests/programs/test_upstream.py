@@ -54,10 +54,6 @@ REASONS = [
     (r"numpy\.(matmul|matvec|vecdot|vecmat) \| raised", "there is no axes="),
     (r"numpy\.a?r?g?partition \| value", "the order beside the chosen elements is open"),
     (r"numpy\.(nan)?(quantile|percentile) \| raised", "there is no derivative by q but for method='linear'"),
-    (
-        r"numpy\.\w+ \| raised",
-        "with where= and no out=, the rest is what memory held; a tensor holds numbers, no texts",
-    ),
     (r"scipy\.integrate\.trapezoid \| raised", "a tensor has no mask"),
     (r"scipy\.interpolate\.CubicSpline\(\)\.__call__ \| wrong-gradient", "at a knot, the slope on one side"),
     (r"scipy\.interpolate\.splrep \| wrong-gradient", "SciPy meets s nearly, and not always as nearly"),

@@ -17,6 +17,9 @@ import numpy as np
 import pytest
 import scipy
 
+from tools import upstream_differences
+from tools.upstream_differences import DIFFERENCES
+
 ROOT = Path(__file__).parents[2]
 
 #: Files of tests, by library and area; of each the same share of the tests is run.
@@ -44,29 +47,11 @@ FILES = {
 #: Of the tests, and for each function at most so many calls.
 SHARE, MOST = 0.03, 20
 
-#: What differs: a pattern of functions and kinds of difference, and why.
-REASONS = [
-    (r"numpy\.apply_along_axis \| raised", "a tensor has no mask"),
-    (r"numpy\.choose \| not-raised", "a copy of an array may be written into"),
-    (r"numpy\.cross \| raised", "NumPy deprecates vectors of two elements"),
-    (r"numpy\.linalg\.cholesky \| wrong-gradient", "the gradient of a Hermitian matrix is Hermitian"),
-    (r"(numpy|scipy)\.linalg\.(eig|qr|rq|svd) \| gradient-raised", "phases and complements of bases are arbitrary"),
-    (r"numpy\.(matmul|matvec|vecdot|vecmat) \| raised", "there is no axes="),
-    (r"numpy\.a?r?g?partition \| value", "the order beside the chosen elements is open"),
-    (r"numpy\.(nan)?(quantile|percentile) \| raised", "there is no derivative by q but for method='linear'"),
-    (r"scipy\.integrate\.trapezoid \| raised", "a tensor has no mask"),
-    (r"scipy\.interpolate\.CubicSpline\(\)\.__call__ \| wrong-gradient", "at a knot, the slope on one side"),
-    (r"scipy\.interpolate\.splrep \| wrong-gradient", "SciPy meets s nearly, and not always as nearly"),
-    (r"scipy\.linalg\.eig_banded \| value", "the signs of vectors are arbitrary"),
-    (r"scipy\.linalg\.\w+ \| raised", "a tensor holds numbers, no texts; and what is empty is what memory held"),
-    (r"scipy\.linalg\.solve_(sylvester|continuous_lyapunov) \| value", "SciPy mixes real and complex Schur forms"),
-    (r"scipy\.ndimage\.generic_\w+ \| raised", "a function of the user's must keep the history"),
-    (r"scipy\.optimize\.\w+ \| dtype", "searches are in double precision"),
-    (r"scipy\.optimize\.\w+ \| missing-gradient", "there is no derivative by where a search begins"),
-    (r"scipy\.optimize\.\w+ \| raised", "there is no derivative by bounds, and functions must keep the history"),
-    (r"scipy\.optimize\.curve_fit \| wrong-gradient", "SciPy's result moves less exactly than that"),
-    (r"scipy\.optimize\.\w+ \| value", "asyncgrad's derivatives are exact, SciPy's are differences"),
-]
+
+def test_the_page_lists_what_differs() -> None:
+    written = upstream_differences.PAGE.read_text()
+
+    assert written == upstream_differences.page(written), "write python -m tools.upstream_differences"
 
 
 @pytest.mark.slow
@@ -108,6 +93,9 @@ def test_what_differs_in_a_librarys_own_tests_has_a_reason(
     unexplained = {
         name: found["examples"]
         for name, found in report["differences"].items()
-        if not any(re.fullmatch(pattern, name) for pattern, _ in REASONS)
+        if not any(
+            re.fullmatch(one.functions, name.partition(" | ")[0]) and one.kinds == name.partition(" | ")[2]
+            for one in DIFFERENCES
+        )
     }
     assert not unexplained

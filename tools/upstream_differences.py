@@ -1,7 +1,7 @@
-"""What still differs where NumPy's and SciPy's own tests are run with tensors, and why: a list, and a part of docs/scipy.md.
+"""What differs where NumPy's and SciPy's own tests are run with tensors, and why: a list, and a part of docs/scipy.md.
 
-`python -m tools.upstream_differences` writes the part between its markers; tests/programs/test_upstream.py runs the tests,
-which find no others, and holds the part to be current.
+`python -m tools.upstream_differences` writes the part between its markers; tests/programs/test_upstream.py runs the
+tests, which find no others, and holds the part to be current.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ DIFFERENCES = (
         r"scipy\.ndimage\.generic_\w+",
         "raised",
         "`ndimage.generic_laplace` and its kin",
-        "the function must keep history",
+        "the function must keep the history",
     ),
     Difference(r"scipy\.optimize\.\w+", "dtype", "dtypes in `scipy.optimize`", "searches are in double precision"),
     Difference(

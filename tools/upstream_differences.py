@@ -113,6 +113,18 @@ DIFFERENCES = (
         "`ndimage.generic_laplace` and its kin",
         "the function must keep the history",
     ),
+    Difference(
+        r"scipy\.special\.(comb|perm|factorial[2k]?)",
+        "raised",
+        "`comb`, `perm` and factorials with `exact=True`",
+        "they are whole numbers without bound, which a tensor does not hold: write `math.comb`",
+    ),
+    Difference(
+        r"scipy\.special\.factorial2",
+        "dtype",
+        "`factorial2` of complex numbers that are whole",
+        "SciPy's result is real, here it is complex as the argument",
+    ),
     Difference(r"scipy\.optimize\.\w+", "dtype", "dtypes in `scipy.optimize`", "searches are in double precision"),
     Difference(
         r"scipy\.optimize\.\w+",

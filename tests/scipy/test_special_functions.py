@@ -499,3 +499,11 @@ def test_functions_of_the_polar_angle_have_their_slope_behind_the_pole_too() -> 
         strict=True,
     ):
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None:
+    y = ag.tensor([-np.inf, 0.0, 0.75], requires_grad=True)
+
+    for function in (special.inv_boxcox, special.inv_boxcox1p):
+        (grad,) = sync.grad(function(y, np.zeros(3)).sum(), (y,))
+        np.testing.assert_allclose(grad.numpy(), np.exp(y.numpy()))

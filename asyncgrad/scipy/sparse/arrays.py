@@ -259,7 +259,7 @@ class SparseArray(Elementwise):
         That of two vectors is a Tensor without axes.
         """
         is_sparse = isinstance(other, SparseArray) or sparse.issparse(other)
-        right = _as_sparse(other) if is_sparse else asarray(other)
+        right: Any = _as_sparse(other) if is_sparse else asarray(other)
         if right.ndim not in (1, 2) or right.shape[0] != self.shape[-1]:
             operand = "sparse array" if is_sparse else "vector or matrix"
             raise ValueError(

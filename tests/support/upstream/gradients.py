@@ -114,7 +114,9 @@ def _compared_one(
         return
     if not (np.isfinite(slope) and np.isfinite(finer)):
         return
-    error = max(error, other, abs(slope - finer))
+    # What is lost to rounding in the sum, where some of its terms are large.
+    rounding = 1e-15 * abs(along(0.0)) / size
+    error = max(error, other, abs(slope - finer), rounding)
     if error > 1e-3 * (abs(slope) + 1e-3):
         return
     if finer_jump > 1e-3 * (abs(slope) + 1e-3) and finer_jump > jump / 4:

@@ -358,6 +358,7 @@ def test_a_smoothing_spline_near_a_line_is_the_line() -> None:
     x, y = ag.tensor(_X, requires_grad=True), ag.tensor(2 * _X + 1, requires_grad=True)
     value = interpolate.make_smoothing_spline(x, y)(1.125)
 
+    assert interpolate.make_smoothing_spline(_X, 0 * _Y)(1.125).item() == 0.0
     assert value.item() == pytest.approx(3.25)
     assert np.sum(sync.grad(value, (y,))[0].numpy()) == pytest.approx(1.0)
 
@@ -391,6 +392,7 @@ def test_a_point_that_is_no_number_has_no_value() -> None:
         (lambda: interpolate.make_smoothing_spline(_X[:4], _Y[:4]), r"at least 5 points x.*\(4,\)"),
         (lambda: interpolate.make_smoothing_spline(_X, _Y, 0 * _X), "a weight w above 0"),
         (lambda: interpolate.make_smoothing_spline(_X, _Y, lam=-1.0), "at least 0, not -1.0"),
+        (lambda: interpolate.make_smoothing_spline(_X, _Y * np.nan), "takes finite numbers"),
         (lambda: interpolate.make_lsq_spline(_X + 5, _Y, _ENDS, 2), r"points from -0.25 to 3.25"),
         (lambda: interpolate.make_lsq_spline(_X, _Y, _X, 2), r"and 6 knots t, not shapes \(5,\) and \(5,\)"),
         (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),

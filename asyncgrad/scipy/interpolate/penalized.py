@@ -35,7 +35,8 @@ def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axi
         axis: of `y`.
 
     Raises:
-        ValueError: the points do not increase, a weight is not above 0, `lam` is below 0, or shapes do not fit.
+        ValueError: the points do not increase, a value is infinite or NaN, a weight is not above 0, `lam` is below 0,
+            or shapes do not fit.
 
     Source: scipy.interpolate.make_smoothing_spline.
 
@@ -58,6 +59,8 @@ def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axi
         )
     if lam is not None and (np.ndim(lam) or raw(asarray(lam)) < 0):
         raise ValueError(f"{name} takes for lam None, or a number of at least 0, not {lam!r}")
+    if not (np.isfinite(raw(points)).all() and np.isfinite(raw(values)).all()):
+        raise ValueError(f"{name} takes finite numbers: leave out points whose value is infinite or NaN")
     values = np.moveaxis(values, axis, 0)
     columns = values.reshape((count, -1))
     knots = np.concatenate([points[:1]] * 3 + [points] + [points[-1:]] * 3)
@@ -107,7 +110,9 @@ def _least_error(matrix: Any, bending: Any, w: Any, y: Any) -> Any:
     plain = [np.asarray(raw(one)) for one in (matrix, bending, w, y)]
     found = _searched(*plain)
     for _ in range(3):
-        error, slope = _slopes(found, plain[0], plain[1], plain[3])
+        # Without residuals all is 0 or NaN.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error, slope = _slopes(found, plain[0], plain[1], plain[3])
         nearer = found - error / slope
         if not (slope > 0 and abs(nearer - found) <= 1e-3 * found):
             # At an end of the range, where it stays.

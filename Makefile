@@ -14,7 +14,8 @@
 #   make bench-jit   measure compiled functions beside other compilers; write the tables of docs/jit.md
 #   make bench-waiting   measure programs that wait beside what their waits allow; write the table of docs/batching-and-limits.md
 #   make docs        build the documentation with the reference of all names as a site, in build/docs
-#   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy
+#   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy, and the list of
+#                    differences in docs/scipy.md
 #   make stubs   write what type checkers are told of asyncgrad.nn, .numpy and .scipy.special, for the NumPy and SciPy installed
 #   make notebooks   run the notebooks of docs/notebooks and write them with their output; needs Graphviz
 #   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
@@ -164,6 +165,7 @@ docs: $(VENV)/.docs
 
 coverage: $(VENV)/.dev
 	$(BIN)/python -m tools.coverage_page
+	$(BIN)/python -m tools.upstream_differences
 
 stubs: $(VENV)/.dev
 	$(BIN)/python -m tools.numpy_stubs

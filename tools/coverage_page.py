@@ -21,7 +21,7 @@ import asyncgrad.numpy.polynomial
 import asyncgrad.scipy
 from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING, NonDifferentiable
 from asyncgrad.core.recording.primitive import RULES
-from asyncgrad.scipy.unsupported import LEFT_OUT
+from asyncgrad.scipy.unsupported import LEFT_OUT, advice_on
 
 __all__ = ["PAGE", "VERSION", "kind_of", "page"]
 
@@ -54,6 +54,11 @@ NOTES: dict[Callable[..., Any], str] = {
     np.full_like: "the value must not require grad: write `np.broadcast_to`",
     np.sign: "of complex numbers: differentiable",
 }
+
+#: By module of SciPy, the modules in it that have functions of their own.
+_INNER = {"sparse": ("linalg",), "spatial": ("distance",)}
+#: Kinds of parameters that have no name of their own.
+_COLLECTING = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 #: Functions without a rule, by the reason.
 WITHOUT_RULE = {
@@ -219,22 +224,41 @@ def _scipy_modules() -> str:
         found = getattr(asyncgrad.scipy, name)
         if isinstance(found, types.ModuleType) and name != "special":
             lines.append(f"- `asyncgrad.scipy.{name}`: {_listed(sorted(_public_names(found)))}\n")
-            for module in (one for one in LEFT_OUT if one.split(".")[0] == name):
+            for module in (f"{name}.{inner}" if inner else name for inner in ("", *_INNER.get(name, ()))):
                 lines.extend(f"  - {_listed(names)}: {advice}\n" for advice, names in _left_out(module))
+                lines.extend(f"  - `{one}` without {_listed(given)}\n" for one, given in _without_parameters(module))
     return (
         "\n## The other modules of SciPy\n\nSciPy's own functions convert a tensor to an array; those of "
         "`asyncgrad.scipy`, by SciPy's names, take and return tensors. Below each module are the names that it does "
-        "not have, and what to write instead.\n\n" + "".join(lines)
+        "not have, and what to write instead, and the functions that lack parameters of SciPy's. What differs beside "
+        "that is found by SciPy's own tests: see [scipy.md](scipy.md#what-differs).\n\n" + "".join(lines)
     )
 
 
 def _left_out(module: str) -> Iterator[tuple[str, list[str]]]:
     """Yield what to write instead of names that a module does not have, and the names."""
     found: dict[str, list[str]] = {}
-    for name, advice in sorted(LEFT_OUT[module].items()):
-        if hasattr(importlib.import_module(f"scipy.{module}"), name):
+    theirs, ours = (importlib.import_module(f"{package}.{module}") for package in ("scipy", "asyncgrad.scipy"))
+    for name in sorted({*theirs.__all__, *LEFT_OUT.get(module, ())} - set(ours.__all__)):
+        advice = LEFT_OUT.get(module, {}).get(name) or advice_on(module, name)
+        if advice is not None and hasattr(theirs, name):
             found.setdefault(advice.replace("{module}", module).replace("{name}", "…"), []).append(name)
     yield from found.items()
+
+
+def _without_parameters(module: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the functions of a module that lack parameters of SciPy's, and these."""
+    theirs, ours = (importlib.import_module(f"{package}.{module}") for package in ("scipy", "asyncgrad.scipy"))
+    for name in sorted(set(ours.__all__) & set(theirs.__all__)):
+        try:
+            has, given = (inspect.signature(getattr(one, name)).parameters for one in (ours, theirs))
+        except (TypeError, ValueError):
+            # A type of C says nothing of its arguments.
+            continue
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in has.values())
+        lacking = [one for one in given if one not in has and given[one].kind not in _COLLECTING]
+        if lacking and not takes_any:
+            yield name, lacking
 
 
 def _public_names(module: types.ModuleType) -> Iterator[str]:

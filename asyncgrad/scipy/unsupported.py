@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.graph.naming import close_names
 
-__all__ = ["LEFT_OUT", "refuse", "refuse_method"]
+__all__ = ["LEFT_OUT", "advice_on", "refuse", "refuse_method"]
 
 _POLISHED = "call scipy.optimize.{name} on arrays, and pass its x as the x0 of minimize, whose x is differentiable"
 _VERTEX = "call scipy.optimize.{name} on arrays: its solution jumps from one vertex to another, and has no derivative"
@@ -87,6 +87,36 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("symiirorder1", "symiirorder2"), "use lfilter, forwards and backwards"),
         "sepfir2d": "use ndimage.correlate1d along each axis",
     },
+    "interpolate": {
+        **dict.fromkeys(
+            (
+                "BarycentricInterpolator",
+                "KroghInterpolator",
+                "barycentric_interpolate",
+                "krogh_interpolate",
+                "lagrange",
+            ),
+            "write np.polyval(np.linalg.solve(np.vander(xi), yi), x)",
+        ),
+        "BPoly": "use PPoly",
+        **dict.fromkeys(("NdBSpline", "NdPPoly", "interp2d"), "use RegularGridInterpolator"),
+        **dict.fromkeys(
+            ("BivariateSpline", "LSQBivariateSpline", "SmoothBivariateSpline", "bisplev", "bisplrep"),
+            "use RBFInterpolator with smoothing, or RectBivariateSpline for values on a grid",
+        ),
+        **dict.fromkeys(
+            ("LSQSphereBivariateSpline", "RectSphereBivariateSpline", "SmoothSphereBivariateSpline"),
+            "use RBFInterpolator with smoothing, of points in three dimensions",
+        ),
+        **dict.fromkeys(("CloughTocher2DInterpolator", "Rbf"), "use RBFInterpolator"),
+        **dict.fromkeys(("generate_knots", "make_splrep"), "use splrep, with full_output for its residual"),
+        "make_splprep": "use splprep",
+        "insert": "use make_lsq_spline with the knots that are wanted",
+        "spalde": "call splev with der=0, der=1 and so on",
+        "splantider": "write BSpline(*tck).antiderivative()",
+        "splder": "write BSpline(*tck).derivative()",
+        "sproot": "use roots of UnivariateSpline or CubicSpline",
+    },
     "ndimage": {
         **dict.fromkeys(("binary_closing", "binary_dilation", "binary_erosion", "binary_fill_holes"), _ARRAYS),
         **dict.fromkeys(("binary_hit_or_miss", "binary_opening", "binary_propagation"), _ARRAYS),
@@ -114,7 +144,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("rand", "random", "random_array"), "pass SciPy's array to csr_array"),
         **dict.fromkeys(
             ("expand_dims", "matrix_transpose", "permute_dims", "swapaxes"),
-            "use A.T: sparse arrays of Tensors have two axes",
+            "use A.T or A.reshape: sparse arrays of Tensors have one or two axes",
         ),
         "find": "use A.pattern.positions() and A.data",
         "kronsum": "write kron(eye_array(n), A) + kron(B, eye_array(m))",
@@ -179,7 +209,7 @@ def refuse(module: str) -> Callable[[str], Any]:
 
     def __getattr__(name: str) -> Any:  # noqa: N807
         here = f"asyncgrad.scipy.{module}"
-        advice = instead.get(name) or _advice_on(module, name)
+        advice = instead.get(name) or advice_on(module, name)
         if advice is not None:
             raise AttributeError(f"{here} has no {name}: {advice.format(name=name, module=module)}", name=name)
         near = close_names(name, dir(import_module(here))) if not name.startswith("_") else []
@@ -189,7 +219,7 @@ def refuse(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
-def _advice_on(module: str, name: str) -> str | None:
+def advice_on(module: str, name: str) -> str | None:
     """Say what to write instead of what SciPy has by this name, if it has anything to be called."""
     if name.startswith("_"):
         return None

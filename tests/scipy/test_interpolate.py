@@ -21,6 +21,7 @@ _RNG = np.random.default_rng(11)
 _X = np.array([0.0, 0.75, 1.25, 2.5, 3.0])
 #: It rises, turns, and is flat: what a monotonic interpolant tells apart.
 _Y = np.array([1.0, 2.5, 2.25, 2.0, 3.5])
+_CLOSED = np.array([1.0, 2.5, 2.25, 2.0, 1.0])
 _MANY = _RNG.normal(size=(2, 5, 2))
 _AT = np.array([0.25, 1.0, 2.0, 2.75])
 _BEYOND = np.array([-0.25, 0.5, 3.5])
@@ -31,6 +32,8 @@ _POINTS = np.array([[[0.25, 1.5], [2.5, -0.5]], [[1.5, 0.25], [0.5, 0.75]]])
 _KNOTS = np.array([-1.0, -0.75, -0.5, 0.0, 1.5, 3.0, 3.25, 4.0, 5.0])
 _LONG = np.linspace(0.0, 3.0, 12)
 _NOISY = np.sin(_LONG) + 0.125 * _RNG.normal(size=12)
+#: Knots of a spline of degree 2, both ends three times.
+_ENDS = np.array([-0.25, -0.25, -0.25, 1.0625, 1.75, 3.25, 3.25, 3.25])
 _SOME = _RNG.normal(size=(9, 2))
 #: A grid with points enough for splines of degree 5.
 _WIDE = (
@@ -234,6 +237,38 @@ CALLS: dict[str, tuple[Call, Case]] = {
         _of_class("make_interp_spline", bc_type=("natural", [(1, 0.5)])),
         Case((_X, _Y, _AT), {}, _ALL),
     ),
+    **{
+        f"make_interp_spline periodic {k}": (
+            _of_class("make_interp_spline", k=k, bc_type="periodic"),
+            Case((_X, _CLOSED, _BEYOND), {}, (0, 2)),
+        )
+        for k in (2, 3)
+    },
+    "make_lsq_spline": (
+        lambda module, x, y, t, w, at: module.make_lsq_spline(x, y, t, 2, w)(at, 1),
+        Case((_LONG, _NOISY, _ENDS, 1 + 0.25 * np.cos(_LONG), _AT), {}, (0, 1, 3, 4)),
+    ),
+    "make_smoothing_spline": (
+        lambda module, x, y, w, lam, at: module.make_smoothing_spline(x, y, w, lam)(at),
+        Case((_X, _Y, 1 + 0.25 * np.cos(_X), np.array(0.0625), _AT), {}, (0, 1, 2, 3, 4)),
+    ),
+    **{
+        f"splrep periodic {s}": (
+            lambda module, x, y, at, s=s: module.splev(at, module.splrep(x, y, s=s, per=1), 1),
+            Case((_LONG, _NOISY, _AT), {}, _ALL, smooth=not s),
+        )
+        for s in (0.0, 0.5)
+    },
+    "splprep closed": (
+        lambda module, x, y, at: np.stack(module.splev(at, module.splprep([x, y], k=2, s=0, per=True)[0])),
+        Case((np.array([1.0, 0.25, -1.25, 0.0, 1.0]), _CLOSED, _AT / 4), {}, _ALL),
+    ),
+    "splprep of given knots": (
+        lambda module, x, y, at: np.stack(
+            module.splev(at, module.splprep([x, y], k=2, task=-1, t=np.clip(_ENDS / 3, 0, 1))[0])
+        ),
+        Case((_LONG, _NOISY, _AT / 4), {}, _ALL),
+    ),
     "splrep": (lambda module, x, y: module.splrep(x, y)[:2], Case((_X, _Y), {}, (0, 1))),
     **{
         f"splev {ext}": (
@@ -293,6 +328,41 @@ def test_a_smoothing_spline_is_that_of_scipy_and_keeps_its_residual(k: int) -> N
     assert np.sum(grad.numpy()) == pytest.approx(_AT.size)
 
 
+@pytest.mark.parametrize(("k", "s"), [(2, 0.5), (3, 0.03), (3, 0.5), (3, 9.0)])
+def test_a_periodic_smoothing_spline_keeps_its_residual(k: int, s: float) -> None:
+    x, y = (ag.tensor(one, requires_grad=True) for one in (_LONG, _NOISY))
+    spline, given, _, _ = interpolate.splrep(x, y, k=k, s=s, per=1, full_output=1)
+    residual = np.sum((interpolate.splev(x[:-1], spline) - y[:-1]) ** 2)
+
+    assert residual.item() == pytest.approx(given)
+    if given > 0.9 * s:
+        for grad in sync.grad(residual, (x, y), retain_graph=True):
+            np.testing.assert_allclose(grad.numpy(), 0.0, atol=1e-8)
+    (grad,) = sync.grad(np.sum(interpolate.splev(_AT, spline)), (y,))
+    assert np.sum(grad.numpy()) == pytest.approx(_AT.size)
+
+
+def test_a_smoothing_spline_of_least_error_is_that_of_scipy_and_follows_the_data() -> None:
+    x, y, w = _LONG, np.stack([_NOISY, np.cos(3 * _LONG)], 1), 1 + 0.25 * np.cos(_LONG)
+    expected = scipy.interpolate.make_smoothing_spline(x, y, w)(_AT)
+
+    # SciPy's search for the least error ends near it.
+    np.testing.assert_allclose(interpolate.make_smoothing_spline(x, y, w)(_AT).numpy(), expected, rtol=1e-4)
+    check(
+        lambda x, y, w: interpolate.make_smoothing_spline(x, y, w)(_AT),
+        Case((x, y[:, 0], w), {}, _ALL),
+    )
+
+
+def test_a_smoothing_spline_near_a_line_is_the_line() -> None:
+    x, y = ag.tensor(_X, requires_grad=True), ag.tensor(2 * _X + 1, requires_grad=True)
+    value = interpolate.make_smoothing_spline(x, y)(1.125)
+
+    assert interpolate.make_smoothing_spline(_X, 0 * _Y)(1.125).item() == 0.0
+    assert value.item() == pytest.approx(3.25)
+    assert np.sum(sync.grad(value, (y,))[0].numpy()) == pytest.approx(1.0)
+
+
 def test_a_point_that_is_no_number_has_no_value() -> None:
     line, grid = interpolate.interp1d, interpolate.RegularGridInterpolator
     for kind in ("linear", "zero", "cubic"):
@@ -317,9 +387,16 @@ def test_a_point_that_is_no_number_has_no_value() -> None:
         (lambda: interpolate.BSpline([0.0, 1.0], [1.0], 1), r"n > 1, and n coefficients along axis 0"),
         (lambda: interpolate.BSpline([0.0, 1.0, 0.5, 2.0], [1.0, 2.0], 1), "do not decrease"),
         (lambda: interpolate.make_interp_spline(_X, _Y, bc_type="free"), "or lists of derivatives, not 'free'"),
-        (lambda: interpolate.make_interp_spline(_X, _Y, bc_type="periodic"), "write CubicSpline"),
+        (lambda: interpolate.make_interp_spline(_X, _Y, bc_type="periodic"), "first and last are the same"),
+        (lambda: interpolate.make_interp_spline(_X, _CLOSED, t=_X, bc_type="periodic"), "write t=None"),
+        (lambda: interpolate.make_smoothing_spline(_X[:4], _Y[:4]), r"at least 5 points x.*\(4,\)"),
+        (lambda: interpolate.make_smoothing_spline(_X, _Y, 0 * _X), "a weight w above 0"),
+        (lambda: interpolate.make_smoothing_spline(_X, _Y, lam=-1.0), "at least 0, not -1.0"),
+        (lambda: interpolate.make_smoothing_spline(_X, _Y * np.nan), "takes finite numbers"),
+        (lambda: interpolate.make_lsq_spline(_X + 5, _Y, _ENDS, 2), r"points from -0.25 to 3.25"),
+        (lambda: interpolate.make_lsq_spline(_X, _Y, _X, 2), r"and 6 knots t, not shapes \(5,\) and \(5,\)"),
         (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),
-        (lambda: interpolate.splrep(_X, _Y, per=1), "no periodic splines"),
+        (lambda: interpolate.splrep(_X, _Y, task=1), "write task=0"),
         (lambda: interpolate.RectBivariateSpline(_X, _X, np.eye(5), s=1.0), "write s=0, not 1.0"),
         (lambda: interpolate.griddata(np.eye(3), _X[:3], np.eye(3), "cubic"), "in one dimension, not in 3"),
         (lambda: interpolate.RBFInterpolator(_X[:, None], _Y, kernel="gaussian"), "takes an epsilon"),

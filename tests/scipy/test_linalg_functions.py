@@ -254,6 +254,18 @@ def test_eigenvectors_on_both_sides_are_those_of_scipy_and_have_derivatives(b: A
     check_along_a_line(lambda a: projector(a, *given[1:]), given[:1])
 
 
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("is_homogeneous", [False, True])
+def test_eigenvectors_of_stacks_are_those_of_scipy(needs_grad: bool, is_homogeneous: bool) -> None:
+    stack = np.stack([_P @ _A, _A, _P])
+    expected = scipy.linalg.eig(stack, left=True, homogeneous_eigvals=is_homogeneous)
+    found = linalg.eig(ag.tensor(stack, requires_grad=needs_grad), left=True, homogeneous_eigvals=is_homogeneous)
+
+    assert isinstance(found, tuple)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.detach().numpy(), other, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("call", [linalg.inv, linalg.svdvals, linalg.eigvals, linalg.qr])
 @pytest.mark.parametrize("dtype", ["?", "b", "e", "q", "g", "G"])
 def test_matrices_have_a_dtype_of_lapack(call: Any, dtype: str) -> None:

@@ -118,6 +118,51 @@ def test_an_output_of_another_kind_is_refused_as_scipy_does(name):
     assert getattr(ndimage, name)(image * 1j, *arguments, output=np.float32).dtype == np.complex64
 
 
+@pytest.mark.parametrize("name", ["morphological_gradient", "morphological_laplace", "white_tophat", "grey_closing"])
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_morphology_takes_every_output_that_scipy_does(name, needs_grad):
+    theirs, mine = getattr(scipy.ndimage, name), getattr(ndimage, name)
+    for output in (np.float32, float, np.zeros_like(IMAGE), np.zeros_like(IMAGE, np.float32)):
+        expected, found = (one if isinstance(one, type) else one.copy() for one in (output, output))
+        image = ag.tensor(IMAGE, requires_grad=needs_grad)
+        expected = theirs(IMAGE, 3, output=expected) if isinstance(output, type) else _after(theirs, IMAGE, expected)
+        found = (
+            mine(image, 3, output=found).detach().numpy() if isinstance(output, type) else _after(mine, image, found)
+        )
+
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["generic_laplace", "generic_gradient_magnitude"])
+def test_functions_of_users_make_whole_numbers_of_whole_numbers_and_are_written_into_an_output(name):
+    def second(module):
+        return lambda image, axis, output, mode, cval: module.gaussian_filter1d(image, 2, axis, 1, output, mode, cval)
+
+    theirs, mine = getattr(scipy.ndimage, name), getattr(ndimage, name)
+    whole = (IMAGE * 100).astype(np.int32)
+    np.testing.assert_array_equal(mine(whole, second(ndimage)).numpy(), theirs(whole, second(scipy.ndimage)))
+    assert mine(whole, second(ndimage)).dtype == np.int32
+
+    output = np.zeros_like(IMAGE)
+    found = mine(ag.tensor(IMAGE, requires_grad=True), second(ndimage), output=output)
+    np.testing.assert_allclose(output, theirs(IMAGE, second(scipy.ndimage)))
+    assert found.requires_grad
+
+
+@pytest.mark.parametrize("name", ["convolve", "correlate", "convolve1d", "correlate1d"])
+def test_a_complex_constant_beyond_a_real_image_is_refused(name):
+    weights = ag.tensor(np.array([1.0, 1j]), requires_grad=True)
+    with pytest.raises(ValueError, match="a complex cval for a complex image alone"):
+        getattr(ndimage, name)(IMAGE[0], weights, mode="constant", cval=1j)
+
+
+def _after(function, image, output):
+    """Return what a function has written into `output`."""
+    function(image, 3, output=output)
+    return output
+
+
 def test_the_shape_of_an_affine_output_is_that_of_the_result():
     image, matrix, out = ag.tensor(IMAGE, requires_grad=True), [[0.5, 0.0], [0.0, 0.5]], np.zeros((6, 8))
     found = ndimage.affine_transform(image, matrix, output=out)

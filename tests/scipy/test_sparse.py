@@ -287,8 +287,14 @@ def test_what_sparse_arrays_do_not_do_is_told() -> None:
         matrix + scipy_sparse.csr_array(DENSE)
     with pytest.raises(ValueError, match=r"\(3, 3\) and \(4, 3\) have no matrix product"):
         matrix @ scipy_sparse.csr_array(DENSE.T)
-    with pytest.raises(ag.errors.ArgumentError, match=r"write A\[i : i \+ 1\]"):
-        matrix[0]
+    with pytest.raises(ag.errors.ArgumentTypeError, match=r"a matrix or vector, not an array of shape \(2, 2, 2\)"):
+        sparse.coo_array(np.ones((2, 2, 2)))
+    with pytest.raises(ValueError, match=r"diagonal is of a sparse matrix, not of a vector of shape \(3,\)"):
+        matrix[0].diagonal()
+    with pytest.raises(ValueError, match=r"\(2, 3\) cannot be repeated to shape \(3,\)"):
+        matrix[0] + np.ones((2, 3))
+    with pytest.raises(ag.errors.ArgumentError, match=r"write matrix\.toarray"):
+        scipy_sparse.csr_array(DENSE) + leaf(1)[0]
     with pytest.raises(ag.errors.ArgumentError, match=r"write A\.toarray"):
         matrix + 1.0
 

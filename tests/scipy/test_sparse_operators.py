@@ -66,6 +66,77 @@ def test_an_operator_is_scipys(function: Any, kind: str, dtype: Any) -> None:
             _check(expected, _outcome(function, mine, scipy_sparse.csr_array(other)), case)
 
 
+@pytest.mark.parametrize("function", _OPERATORS, ids=lambda function: function.__name__)
+def test_an_operator_on_a_vector_is_scipys(function: Any) -> None:
+    theirs, mine = scipy_sparse.coo_array(_MATRIX[0]), sparse.coo_array(_MATRIX[0])
+    for other in [*_NUMBERS, *_DENSE, *_UNFIT, 0.0]:
+        case = (function.__name__, other)
+        _check(_outcome(function, theirs, other), _outcome(function, mine, other), case)
+        _check(_outcome(function, other, theirs), _outcome(function, other, mine), case)
+    for other in [*_SPARSE[:3], *_SPARSE[4:], _OTHER[0]]:
+        case = (function.__name__, other)
+        expected = _outcome(function, theirs, scipy_sparse.csr_array(other))
+        _check(expected, _outcome(function, mine, sparse.csr_array(other)), case)
+        expected = _outcome(function, scipy_sparse.csr_array(other), theirs)
+        _check(expected, _outcome(function, sparse.csr_array(other), mine), case)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda module, v, a: a[0],
+        lambda module, v, a: a[:, -1],
+        lambda module, v, a: a[[0, 1], [0, 1]],
+        lambda module, v, a: a[a > 0],
+        lambda module, v, a: v[1:],
+        lambda module, v, a: v[[2, 0]],
+        lambda module, v, a: v[2],
+        lambda module, v, a: v[None],
+        lambda module, v, a: v.T,
+        lambda module, v, a: v.reshape(2, 2),
+        lambda module, v, a: a.reshape((-1,)),
+        lambda module, v, a: v.sum(0) + v.mean() + v.max() - v.min(),
+        lambda module, v, a: v.sum(1),
+        lambda module, v, a: v.tan().conj(),
+        lambda module, v, a: v.tocsc(),
+        lambda module, v, a: module.hstack([v, v]),
+        lambda module, v, a: module.vstack([v, v, a]),
+        lambda module, v, a: module.kron(v, v),
+        lambda module, v, a: module.kron(a, v),
+        lambda module, v, a: module.block_diag([v, a]),
+        lambda module, v, a: module.tril(v),
+        lambda module, v, a: module.csc_array(_MATRIX[0]),
+        lambda module, v, a: module.coo_array((_MATRIX[0, :3], ([0, 2, 2],)), shape=(5,)),
+        lambda module, v, a: module.csr_array((_MATRIX[0, :2], [0, 2], [0, 2]), shape=(5,)),
+        lambda module, v, a: module.csr_array((4,)),
+    ],
+)
+def test_parts_and_arrangements_of_vectors_are_those_of_scipy(function: Any) -> None:
+    expected = _outcome(function, scipy_sparse, scipy_sparse.csr_array(_MATRIX[0]), scipy_sparse.csr_array(_MATRIX))
+
+    _check(expected, _outcome(function, sparse, sparse.csr_array(_MATRIX[0]), sparse.csr_array(_MATRIX)), function)
+
+
+@pytest.mark.parametrize("function", [operator.add, operator.sub, operator.mul, operator.truediv, operator.eq])
+def test_an_operator_on_a_constant_beside_a_tensor_is_scipys(function: Any) -> None:
+    matrix = scipy_sparse.csr_array(_MATRIX)
+    for other in [*_DENSE, np.ones((2, 3, 4)), np.array(3.0), np.array(0.0)]:
+        expected = _outcome(function, matrix, other)
+        found = _outcome(function, matrix, ag.tensor(other))
+        assert (found is None) is (expected is None), other
+        if expected is not None:
+            np.testing.assert_allclose(found[1], expected[1], err_msg=str(other))
+
+
+def test_a_quotient_has_no_gradient_where_the_constant_has_no_element() -> None:
+    tensor = ag.tensor(_OTHER + 1.0 * (_MATRIX != 0), requires_grad=True)
+    ag.sync.backward((scipy_sparse.csr_array(_MATRIX) / tensor).sum())
+
+    quotient = np.zeros_like(_MATRIX)
+    np.divide(-_MATRIX, tensor.numpy() ** 2, out=quotient, where=_MATRIX != 0)
+    np.testing.assert_allclose(tensor.grad.numpy(), quotient)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -94,6 +165,10 @@ def test_a_method_is_scipys_where_elements_repeat(name: str) -> None:
         lambda a, b: a**3,
         lambda a, b: a.max() * a + a.min() * b,
         lambda a, b: a * b.toarray()[0],
+        lambda a, b: a[0] * b,
+        lambda a, b: a * (b[0] @ a[0]) + b * (a @ b[0])[1],
+        lambda a, b: (b[:, 1] @ a)[None] * b,
+        lambda a, b: a.reshape(-1)[3:6].reshape(3, 1) * b,
     ],
 )
 def test_derivatives_are_those_of_the_dense_matrix(function: Any) -> None:

@@ -529,3 +529,11 @@ def test_derivatives_of_wrights_function_are_there_where_a_gamma_function_overfl
     # All but the first term, 1 / gamma(b), are nothing.
     np.testing.assert_allclose([by_a, by_x], 0.0, atol=1e-100)
     np.testing.assert_allclose(by_b.item(), -scipy.special.psi(100.0), rtol=1e-7)
+
+
+def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None:
+    y = ag.tensor([-np.inf, 0.0, 0.75], requires_grad=True)
+
+    for function in (special.inv_boxcox, special.inv_boxcox1p):
+        (grad,) = sync.grad(function(y, np.zeros(3)).sum(), (y,))
+        np.testing.assert_allclose(grad.numpy(), np.exp(y.numpy()))

@@ -71,7 +71,11 @@ def _uncontracted(g: Any, output: str, labels: str, shape: tuple[int, ...]) -> A
     whole = tuple(lengths[label] if have.get(label, 1) == 1 else have[label] for label in kept)
     if whole != g.shape:
         g = np.broadcast_to(g.reshape([have.get(label, 1) for label in kept]), whole)
-    return g if kept == labels else put_on_diagonal(g, kept, labels, shape)
+    if kept == labels:
+        return g
+    # The operand's own shape: what broadcasts it along an axis of length 1 is summed.
+    broadcast = tuple(axis for axis, label in enumerate(kept) if lengths[label] == 1 != whole[axis])
+    return put_on_diagonal(np.sum(g, broadcast, keepdims=True) if broadcast else g, kept, labels, shape)
 
 
 # Two arrays.

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from .bsplines import BSpline as BSpline
 from .bsplines import make_interp_spline as make_interp_spline
+from .bsplines import make_lsq_spline as make_lsq_spline
 from .bsplines import splev as splev
 from .grids import RegularGridInterpolator as RegularGridInterpolator
 from .grids import interp1d as interp1d
 from .grids import interpn as interpn
+from .penalized import make_smoothing_spline as make_smoothing_spline
 from .piecewise import PPoly as PPoly
 from .scattered import LinearNDInterpolator as LinearNDInterpolator
 from .scattered import NearestNDInterpolator as NearestNDInterpolator
@@ -48,6 +50,8 @@ __all__ = [
     "interp1d",
     "interpn",
     "make_interp_spline",
+    "make_lsq_spline",
+    "make_smoothing_spline",
     "pchip_interpolate",
     "splev",
     "splint",

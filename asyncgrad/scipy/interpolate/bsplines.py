@@ -12,6 +12,7 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
+from .periodic import middles_within, repeated_coefficients, repeated_knots
 from .piecewise import check_as_many, over_periods, sorted_points
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "design_matrix",
     "local_basis",
     "make_interp_spline",
+    "make_lsq_spline",
     "not_a_knot",
     "splev",
     "tensor_product",
@@ -203,8 +205,8 @@ def make_interp_spline(
         y: the values, with n elements along `axis`.
         k: the degree.
         t: the knots, or None for those that the conditions lead to.
-        bc_type: None for "not-a-knot"; "natural", "clamped", or a pair for both ends of such names, None, or lists of
-            pairs (order of the derivative, its value).
+        bc_type: None for "not-a-knot"; "periodic", for values whose first and last are the same; "natural", "clamped",
+            or a pair for both ends of such names, None, or lists of pairs (order of the derivative, its value).
         axis: of `y`.
         check_finite: whether an infinite number or nan is an error.
 
@@ -223,9 +225,13 @@ def make_interp_spline(
     if check_finite and not (np.isfinite(raw(points)).all() and np.isfinite(raw(values)).all()):
         raise ValueError(f"{name} takes finite numbers: leave out others, or write check_finite=False")
     if isinstance(bc_type, str) and bc_type == "periodic":
-        raise ArgumentError(
-            f"asyncgrad's {name} has no bc_type 'periodic': write CubicSpline(x, y, bc_type='periodic')"
-        )
+        if not np.allclose(raw(values)[0], raw(values)[-1], atol=1e-15):
+            raise ValueError(f"{name} with bc_type='periodic' takes values whose first and last are the same")
+        if k > 1 and t is not None:
+            raise ArgumentError(f"{name} with bc_type='periodic' has knots of its own: write t=None")
+        if k > 1:
+            return _periodic(points, values, k, axis)
+        bc_type = None
     start, end = _conditions(name, bc_type)
     if t is not None:
         knots = floating(t)
@@ -244,6 +250,69 @@ def make_interp_spline(
     if k == 0:
         return BSpline(knots, np.moveaxis(values, 0, axis), k, True, axis)
     c = _solved(knots, k, points, values, (start, end))
+    return BSpline(knots, np.moveaxis(c, 0, axis) if axis else c, k, True, axis)
+
+
+def _periodic(points: Any, values: Array, k: int, axis: int) -> BSpline:
+    """Return the periodic spline of degree `k` through points, the last of which is the first, a period later."""
+    knots = repeated_knots(points if k % 2 else middles_within(points), k)
+    unfold = repeated_coefficients(points.size - 1, k)
+    free = np.linalg.solve(design_matrix(knots, k, points[:-1]) @ unfold, values[:-1].reshape((points.size - 1, -1)))
+    c = (unfold @ free).reshape((-1, *values.shape[1:]))
+    return BSpline(knots, np.moveaxis(c, 0, axis) if axis else c, k, "periodic", axis)
+
+
+def make_lsq_spline(
+    x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int = 0, check_finite: bool = True, *, method: str = "qr"
+) -> BSpline:
+    """Return the spline of given knots with the least sum of squared weighted residuals.
+
+    Args:
+        x: the points, shape (m,), which do not decrease.
+        y: the values, with m elements along `axis`.
+        t: the knots, shape (n + k + 1,), of which the first and last k + 1 are usually the ends.
+        k: the degree.
+        w: the weights, shape (m,), or None for ones.
+        axis: of `y`.
+        check_finite: whether an infinite number or nan is an error.
+        method: "qr" or "norm-eq"; both give the same here.
+
+    Raises:
+        ValueError: a point lies beyond the knots' ends, or the arguments do not fit each other.
+
+    Source: scipy.interpolate.make_lsq_spline.
+
+    Example:
+        >>> from asyncgrad.scipy import interpolate
+        >>> interpolate.make_lsq_spline([0.0, 1.0, 2.0], [0.0, 3.0, 0.0], [0.0, 0.0, 2.0, 2.0], 1)(1.0).round(6).item()
+        1.0
+    """
+    name = "make_lsq_spline"
+    points, values, knots = floating(x), floating(y), floating(t)
+    weights = np.ones(points.shape) if w is None else floating(w)
+    axis = axis_index(axis, values.ndim)
+    if points.ndim != 1 or weights.shape != points.shape:
+        raise ValueError(f"{name} takes x and w of shape (m,), not {points.shape} and {weights.shape}")
+    check_as_many(name, points, values, axis)
+    if method not in ("qr", "norm-eq"):
+        raise ValueError(f"{name} takes for method 'qr' or 'norm-eq', not {method!r}")
+    if check_finite and not all(np.isfinite(raw(one)).all() for one in (points, values, knots, weights)):
+        raise ValueError(f"{name} takes finite numbers: leave out others, or write check_finite=False")
+    if (np.diff(raw(points)) < 0).any():
+        raise ValueError(f"{name} takes points x that do not decrease")
+    count = knots.shape[0] - k - 1 if knots.ndim == 1 else 0
+    if points.size < k + 1 or count < k + 1:
+        raise ValueError(
+            f"{name} of degree {k} takes at least {k + 1} points and {2 * k + 2} knots t, not shapes {points.shape} "
+            f"and {knots.shape}"
+        )
+    start, end = raw(knots)[k], raw(knots)[count]
+    if (raw(points) < start).any() or (raw(points) > end).any():
+        raise ValueError(f"{name} takes points from {start} to {end}, between the knots t[k] and t[-k - 1]")
+    values = np.moveaxis(values, axis, 0)
+    matrix = design_matrix(knots, k, points) * weights[:, np.newaxis]
+    right = values.reshape((points.size, -1)) * weights[:, np.newaxis]
+    c = np.linalg.lstsq(matrix, right, None)[0].reshape((count, *values.shape[1:]))
     return BSpline(knots, np.moveaxis(c, 0, axis) if axis else c, k, True, axis)
 
 

@@ -20,6 +20,7 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from .bsplines import BSpline, design_matrix, not_a_knot, splev
+from .periodic import repeated_coefficients, repeated_knots
 
 if TYPE_CHECKING:
     pass
@@ -62,7 +63,7 @@ def _chosen(t: Any, x: Any) -> Any:
     return result
 
 
-def _fitted(t: Any, k: int, x: Any, y: Any, w: Any, residual: float) -> Any:
+def _fitted(t: Any, k: int, x: Any, y: Any, w: Any, residual: float, unfold: Any = None) -> Any:
     """Return the coefficients, shape (n, d), of the spline of given knots near points.
 
     Args:
@@ -72,17 +73,35 @@ def _fitted(t: Any, k: int, x: Any, y: Any, w: Any, residual: float) -> Any:
         y: the values, shape (m, d).
         w: the weights, shape (m,).
         residual: the sum of squared weighted residuals.
+        unfold: the matrix that makes all coefficients of those of one period; None for a spline that is not periodic.
     """
+    if unfold is not None:
+        return unfold @ _solved(design_matrix(t, k, x) @ unfold, (t, k, unfold), y, w, residual, 1)
     matrix = design_matrix(t, k, x)
+    return _solved(matrix, (t, k, np.eye(matrix.shape[1])), y, w, residual, k + 1)
+
+
+def _solved(matrix: Any, basis: tuple[Any, int, Any], y: Any, w: Any, residual: float, fewest: int) -> Any:
+    """Return the coefficients of a fit.
+
+    Args:
+        matrix: the values of a basis of splines at the points.
+        basis: the knots, the degree and the coefficients of these splines.
+        y: as for `_fitted`.
+        w: as for `_fitted`.
+        residual: as for `_fitted`.
+        fewest: with so many coefficients there is nothing to be smoothed.
+    """
     rows, columns = matrix.shape
     if rows == columns and not residual:
         return np.linalg.solve(matrix, y)
     matrix, right = matrix * w[:, np.newaxis], y * w[:, np.newaxis]
     nearest = np.linalg.lstsq(matrix, right, None)[0]
     smallest = float(np.sum(raw(matrix @ nearest - right) ** 2))
-    if columns <= k + 1 or residual <= smallest * (1 + 1e-9) + 1e-300:
+    if columns <= fewest or residual <= smallest * (1 + 1e-9) + 1e-300:
         return nearest
-    jumps = np.diff(BSpline(t, np.eye(columns), k).derivative(k).c, axis=0)
+    t, k, c = basis
+    jumps = np.diff(BSpline(t, c, k).derivative(k).c, axis=0)
     normal, rough, moments = matrix.T @ matrix, jumps.T @ jumps, matrix.T @ right
     factor = asarray(_factor([raw(one) for one in (matrix, right, normal, rough, moments)], residual))
     # Each step of Newton's doubles the order up to which derivatives are right.
@@ -92,6 +111,31 @@ def _fitted(t: Any, k: int, x: Any, y: Any, w: Any, residual: float) -> Any:
         rest = matrix @ c - right
         factor = factor - (np.sum(rest**2) - residual) / (2 * np.sum(rest * (matrix @ slope)))
     return np.linalg.solve(normal + factor * rough, moments)
+
+
+def _curve(
+    is_periodic: bool, knots: Any, k: int, x: Any, y: Any, w: Any, inner: Any, residual: float
+) -> tuple[Any, Any]:
+    """Return the knots and the coefficients of what FITPACK has fitted.
+
+    Args:
+        is_periodic: whether it repeats itself.
+        knots: FITPACK's, an array.
+        k: as for `_fitted`.
+        x: as for `_fitted`.
+        y: as for `_fitted`.
+        w: as for `_fitted`.
+        inner: the knots within, if they were given; or None.
+        residual: as for `_fitted`.
+    """
+    if not is_periodic:
+        made = _knots(knots, x, inner)
+        return made, _fitted(made, k, x, y, w, residual)
+    period = knots[k : knots.size - k]
+    within = _chosen(period[1:-1], x) if inner is None else floating(inner)
+    made = repeated_knots(np.concatenate([x[:1], within, x[-1:]]), k)
+    # The last point is the first one, a period later.
+    return made, _fitted(made, k, x[:-1], y[:-1], w[:-1], residual, repeated_coefficients(period.size - 1, k))
 
 
 def _factor(system: list[Any], residual: float) -> float:
@@ -144,17 +188,14 @@ def splrep(
         s: the sum of squared weighted residuals, at most; None for 0, or with weights for `m - sqrt(2 m)`.
         t: the knots within, for `task=-1`.
         full_output: whether to return the residual, a flag and a message, too.
-        per: 0 alone.
+        per: whether the spline is periodic: the last value counts as the first one.
         quiet: of no effect.
 
     Raises:
-        ArgumentError: the spline is to be periodic.
         ValueError: FITPACK refuses the data.
 
     Source: scipy.interpolate.splrep.
     """
-    if per:
-        raise ArgumentError("asyncgrad's splrep gives no periodic splines: write CubicSpline(x, y, bc_type='periodic')")
     if task == 1:
         raise ArgumentError("asyncgrad's splrep keeps no knots for task=1: write task=0 with the new s")
     x, y, weights = _data("splrep", x, y, w)
@@ -162,9 +203,10 @@ def splrep(
     plain = {key: None if one is None else raw(asarray(one)) for key, one in plain.items()}
     given = None if w is None else raw(weights)
     options: dict[str, Any] = {"k": k, "task": -1 if t is not None else task, "s": s, "full_output": 1, "quiet": 1}
-    (knots, _, _), residual, flag, message = scipy_interpolate.splrep(raw(x), raw(y), given, **plain, **options)
-    made = _knots(knots, x, t)
-    c = _fitted(made, k, x, y[:, np.newaxis], weights, float(residual))[:, 0]
+    found = scipy_interpolate.splrep(raw(x), raw(y), given, **plain, **options, per=per)
+    (knots, _, _), residual, flag, message = found
+    made, c = _curve(bool(per), knots, k, x, y[:, np.newaxis], weights, t, float(residual))
+    c = c[:, 0]
     tck = made, np.concatenate([c, np.zeros(k + 1)]), k
     return (tck, residual, flag, message) if full_output else tck
 
@@ -195,20 +237,19 @@ def splprep(
         k: as for `splrep`.
         task: as for `splrep`.
         s: as for `splrep`; None for `m - sqrt(2 m)`.
-        t: as for `splrep`.
+        t: the knots for `task=-1`, both ends k + 1 times.
         full_output: as for `splrep`.
         nest: as SciPy's.
-        per: 0 alone.
+        per: whether the curve is closed: the last point counts as the first one.
         quiet: of no effect.
-
-    Raises:
-        ArgumentError: the curve is to be closed.
 
     Source: scipy.interpolate.splprep.
     """
-    if per or task == 1:
-        raise ArgumentError("asyncgrad's splprep takes per=0, and task 0 or -1: it makes open curves alone")
+    if task == 1:
+        raise ArgumentError("asyncgrad's splprep keeps no knots for task=1: write task=0 with the new s")
     curve = np.stack([floating(one) for one in x], -1)
+    if per:
+        curve = np.concatenate([curve[:-1], curve[:1]])
     if u is None:
         lengths = np.cumsum(np.sqrt(np.sum(np.diff(curve, axis=0) ** 2, 1)))
         u = np.concatenate([np.zeros(1), lengths / lengths[-1]])
@@ -218,10 +259,10 @@ def splprep(
     plain = {key: None if one is None else raw(asarray(one)) for key, one in plain.items()}
     options: dict[str, Any] = {"k": k, "task": -1 if t is not None else task, "s": s, "nest": nest}
     (tck, _), residual, flag, message = scipy_interpolate.splprep(
-        list(raw(curve).T), u=raw(u), **plain, **options, full_output=1, quiet=1
+        list(raw(curve).T), u=raw(u), **plain, **options, full_output=1, per=per, quiet=1
     )
-    made = _knots(tck[0], u, t)
-    c = _fitted(made, k, u, curve, weights, float(residual))
+    inner = None if t is None else floating(t)[k + 1 : -k - 1]
+    made, c = _curve(bool(per), tck[0], k, u, curve, weights, inner, float(residual))
     found = ([made, [c[:, axis] for axis in range(c.shape[1])], k], u)
     return (found, residual, flag, message) if full_output else found
 

@@ -71,7 +71,8 @@ def eig(
 def _eig_of_scipy(a: Any, b: Any, *chosen: bool) -> tuple[Any, ...]:
     left, right, homogeneous = chosen
     found = linalg.eig(a, b, left, right, check_finite=False, homogeneous_eigvals=homogeneous)
-    return found if isinstance(found, tuple) else (found,)
+    # Of stacks of matrices it returns a list.
+    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
 def _eig_with_history(

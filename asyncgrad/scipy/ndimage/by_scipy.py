@@ -24,6 +24,8 @@ __all__ = ["prefer_scipy"]
 _CALL_USERS = {"generic_gradient_magnitude", "generic_laplace"}
 #: With `axes=`, SciPy's give the order of the derivative to another axis.
 _MISTAKE_AXES = {"gaussian_gradient_magnitude", "gaussian_laplace"}
+#: To SciPy's, only an array as `output=` makes a difference, a dtype none.
+_IGNORE_DTYPES = {"morphological_gradient", "morphological_laplace"}
 
 
 def prefer_scipy(module: str) -> None:
@@ -34,8 +36,7 @@ def prefer_scipy(module: str) -> None:
     """
     space = vars(sys.modules[module])
     for name in space["__all__"]:
-        if name not in _CALL_USERS:
-            space[name] = _preferring(space[name], getattr(ndimage, name))
+        space[name] = _preferring(space[name], getattr(ndimage, name))
 
 
 def _preferring(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,6 +53,10 @@ def _preferring(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callabl
         except TypeError:
             given = {}
         into = given.get("output")
+        if ours.__name__ in _CALL_USERS:
+            return _written(ours, given, into) if isinstance(into, (np.ndarray, Tensor)) else ours(*args, **kwargs)
+        if into is not None and ours.__name__ in _IGNORE_DTYPES and not isinstance(into, (np.ndarray, Tensor)):
+            args, kwargs, into = (), {**given, "output": None}, None
         if _mistakes_axes(ours.__name__, given.get("axes")):
             return ours(*args, **kwargs)
         if needs_grad and _is_inexact(given.get("input"), into):

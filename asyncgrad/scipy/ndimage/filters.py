@@ -16,7 +16,7 @@ from ...core.arrays.axes import axis_index, axis_tuple
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import must_be
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 
@@ -136,6 +136,11 @@ def _image(input: Any, output: Any) -> Any:
     return image.astype(dtype, copy=False)
 
 
+def _check_cval(name: str, input: Any, cval: Any) -> None:
+    if np.iscomplexobj(cval) and not np.iscomplexobj(raw(input)):
+        raise ValueError(f"scipy.ndimage.{name} takes a complex cval for a complex image alone: not {cval!r}")
+
+
 def correlate(
     input: Any,
     weights: Any,
@@ -164,6 +169,7 @@ def correlate(
         >>> ndimage.correlate([1.0, 2.0, 4.0], [1.0, 0.0, -1.0]).tolist()
         [-1.0, -3.0, -2.0]
     """
+    _check_cval("correlate", input, cval)
     image, weights = _image(input, output), floating(weights)
     weights, origin = _along_axes(image, weights, origin, axes)
     return _correlated("correlate", image, _conjugate(weights), mode, cval, _origins(origin, image.ndim))
@@ -210,6 +216,7 @@ def convolve(
 
     Source: scipy.ndimage.convolve.
     """
+    _check_cval("convolve", input, cval)
     image, weights = _image(input, output), floating(weights)
     weights, origin = _along_axes(image, weights, origin, axes)
     # An even number of weights has two middles; reversed, the other one is meant.
@@ -241,6 +248,7 @@ def correlate1d(
 
     Source: scipy.ndimage.correlate1d.
     """
+    _check_cval("correlate1d", input, cval)
     image = _image(input, output)
     axis = axis_index(axis, image.ndim)
     origins = [origin if one == axis else 0 for one in range(image.ndim)]
@@ -515,17 +523,29 @@ def generic_laplace(
 
     Source: scipy.ndimage.generic_laplace.
     """
-    image = _image(input, output)
-    parts = _parts(image, derivative2, mode, cval, extra_arguments, extra_keywords, axes)
+    image, whole = _image_of(input, output)
+    parts = _parts(image, whole, derivative2, mode, cval, extra_arguments, extra_keywords, axes)
     return sum(parts[1:], parts[0]) if parts else image
 
 
+def _image_of(input: Any, output: Any) -> tuple[Any, Any]:
+    """Return an image for a function of the user's, and the dtype of a result of whole numbers; else None."""
+    image = asarray(input)
+    try:
+        wanted = image.dtype if output is None else np.dtype(output)
+    except TypeError:
+        wanted = image.dtype
+    return (_image(input, output), None) if wanted.kind in "fc" else (image, wanted)
+
+
 def _parts(
-    image: Array, function: Callable[..., Any], mode: Any, cval: float, args: Any, kwargs: Any, axes: Any
+    image: Array, whole: Any, function: Callable[..., Any], mode: Any, cval: float, args: Any, kwargs: Any, axes: Any
 ) -> list[Any]:
+    """Return what a function returns for each axis; whole numbers, where their dtype is given."""
     chosen = range(image.ndim) if axes is None else axis_tuple(axes, image.ndim)
     modes = zip(chosen, _each_axis(mode, len(chosen)), strict=True)
-    return [function(image, axis, None, border, cval, *args, **(kwargs or {})) for axis, border in modes]
+    found = [function(image, axis, whole, border, cval, *args, **(kwargs or {})) for axis, border in modes]
+    return found if whole is None else [asarray(one).astype(whole) for one in found]
 
 
 def generic_gradient_magnitude(
@@ -553,9 +573,12 @@ def generic_gradient_magnitude(
 
     Source: scipy.ndimage.generic_gradient_magnitude.
     """
-    image = _image(input, output)
-    parts = _parts(image, derivative, mode, cval, extra_arguments, extra_keywords, axes)
-    return np.sqrt(sum((one * one for one in parts[1:]), parts[0] * parts[0])) if parts else image
+    image, whole = _image_of(input, output)
+    parts = _parts(image, whole, derivative, mode, cval, extra_arguments, extra_keywords, axes)
+    if not parts:
+        return image
+    length = np.sqrt(sum((one * one for one in parts[1:]), parts[0] * parts[0]))
+    return length if whole is None else length.astype(whole)
 
 
 def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, *, axes: Any = None) -> Tensor:

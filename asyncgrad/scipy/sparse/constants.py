@@ -8,8 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from ...core.array_operators import OPERATORS
+from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
-from ...errors import ArgumentTypeError
+from ...errors import ArgumentError, ArgumentTypeError
 from ..arguments import floating
 from .pattern import Pattern, multiply_dense
 
@@ -115,13 +116,35 @@ def apply_operator(name: str, tensor: Tensor, matrix: Any, reflected: bool) -> A
         name = "matmul"  # As SciPy's older classes, spmatrix, have it.
     if name == "matmul":
         return matmul(x, y)
+    if name in ("add", "subtract"):
+        _check_added(matrix, tensor)
     if name in ("add", "subtract", "multiply"):
         return getattr(np, name)(_dense(x), _dense(y))
     if name in _COMPARISONS:
         return getattr(np, name)(_dense(x), _dense(y))
     if name == "divide" and reflected:
-        return np.divide(_dense(x), y)
+        return _quotient(matrix, tensor)
     return NotImplemented
+
+
+def _check_added(matrix: Any, tensor: Tensor) -> None:
+    """Raise unless a tensor is added to a sparse constant of as many elements: it may be repeated, the constant not."""
+    if tensor.ndim == 0 and (tensor.requires_grad or raw(tensor) != 0):
+        raise ArgumentError("scipy.sparse: a number is added to all elements, of a dense array: write matrix.toarray()")
+    if tensor.ndim > matrix.ndim or np.broadcast_shapes(matrix.shape, tensor.shape) != matrix.shape:
+        raise ValueError(
+            f"scipy.sparse: a tensor of shape {tensor.shape} cannot be repeated to shape {matrix.shape}, that of the "
+            "sparse matrix it is added to: write matrix.toarray()"
+        )
+
+
+def _quotient(matrix: Any, tensor: Tensor) -> Any:
+    """Return a sparse constant over a tensor, as a dense tensor: 0 where the matrix has no element, over 0 too."""
+    numerator = _dense(matrix)
+    ones = matrix.tocoo(copy=True)
+    ones.data = np.ones(ones.data.shape, bool)
+    has_element = ones.toarray()
+    return np.where(has_element, numerator / np.where(has_element, tensor, 1), np.zeros((), numerator.dtype))
 
 
 OPERATORS["scipy.sparse"] = apply_operator

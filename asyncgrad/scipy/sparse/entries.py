@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from .pattern import Pattern, multiply_dense
 
@@ -95,31 +96,34 @@ def shared(x: Any, x_pattern: Pattern, y: Any, y_pattern: Pattern) -> tuple[Any,
 
 
 def arranged(
-    function: Callable[..., Any], data: Sequence[Any], patterns: Sequence[Pattern]
-) -> tuple[Any, Pattern] | Any:
-    """Return the elements that SciPy's function arranges, such as `hstack`, and their pattern.
+    function: Callable[..., Any], data: Sequence[Any], patterns: Sequence[Pattern], are_vectors: Sequence[bool]
+) -> tuple[Any, Pattern, bool] | Any:
+    """Return the elements that SciPy's function arranges, such as `hstack`, their pattern, and if they are a vector.
 
     Args:
         function: takes one sparse array for each pattern.
         data: the elements of each.
         patterns: their places.
+        are_vectors: which of them are given to the function as arrays of one axis.
 
     Returns:
-        The elements and their pattern; of one place, as of `matrix[0, 1]`, a tensor without axes; of a sparse array of
-        one axis, None.
+        The elements, their pattern, and whether they have one axis; where SciPy's function returns a number or a dense
+        array, as for `matrix[0, 1]`, a tensor.
     """
     merges = [merged(one, *pattern.positions(), pattern.shape) for one, pattern in zip(data, patterns, strict=True)]
     start, numbered = 1, []
-    for one, pattern in merges:
+    for (one, pattern), is_vector in zip(merges, are_vectors, strict=True):
         # The number of an element is its place in all data, plus 1: SciPy may drop zeros.
-        numbered.append(pattern.matrix(np.arange(start, start + one.shape[0])))
+        matrix = pattern.matrix(np.arange(start, start + one.shape[0]))
+        numbered.append(matrix.reshape(pattern.shape[1:]).tocsr() if is_vector else matrix)
         start += one.shape[0]
     every = merges[0][0] if len(merges) == 1 else np.concatenate([one for one, _ in merges])
     found = function(*numbered)
-    if np.ndim(found) == 0 and not hasattr(found, "tocsr"):
-        return every[int(found) - 1] if found else np.sum(every[:0])
-    if found.ndim != 2:
-        return None
-    rows = found.tocsr()
+    if not sparse.issparse(found):
+        places = np.asarray(found, np.int64)
+        # Where there is none, the 0 at the end.
+        return np.concatenate([every, np.zeros(1, every.dtype)])[np.where(places > 0, places - 1, every.shape[0])]
+    is_vector = found.ndim == 1
+    rows = found.reshape(1, -1).tocsr() if is_vector else found.tocsr()
     rows.sum_duplicates()
-    return gathered(every, rows.data - 1), Pattern(rows.indices, rows.indptr, rows.shape)
+    return gathered(every, rows.data - 1), Pattern(rows.indices, rows.indptr, rows.shape), is_vector

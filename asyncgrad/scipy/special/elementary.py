@@ -164,16 +164,21 @@ def _log1p_less_share(s: Any) -> Any:
     return np.where(is_small, series, (large / (1 + large) - np.log1p(large)) / np.square(large))
 
 
+def _unless_zero(lmbda: Any, y: Any) -> Any:
+    """Return the product, which is 0 at `lmbda` = 0 of an infinite `y`, too."""
+    return compute_where((raw(lmbda) != 0) | np.isfinite(raw(y)), lambda lmbda, y: lmbda * y, lmbda, y)
+
+
 inv_boxcox: Primitive = differentiable(
     special.inv_boxcox,
     "y lmbda",
-    y=lambda g, y, lmbda, out: g * (out / (1 + lmbda * y)),
+    y=lambda g, y, lmbda, out: g * (out / (1 + _unless_zero(lmbda, y))),
     lmbda=lambda g, y, lmbda, out: g * (out * np.square(y) * _log1p_less_share(lmbda * y)),
 )
 inv_boxcox1p: Primitive = differentiable(
     special.inv_boxcox1p,
     "y lmbda",
-    y=lambda g, y, lmbda, out: g * ((out + 1) / (1 + lmbda * y)),
+    y=lambda g, y, lmbda, out: g * ((out + 1) / (1 + _unless_zero(lmbda, y))),
     lmbda=lambda g, y, lmbda, out: g * ((out + 1) * np.square(y) * _log1p_less_share(lmbda * y)),
 )
 

@@ -33,25 +33,37 @@ def mapped(function: Callable[[Any], Any], value: Any) -> Any:
 
 def is_differentiable(value: Any) -> bool:
     """Return whether a value is an array, or a number of NumPy's, that can have a gradient."""
-    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.char in "fdFD" and type(value) is not np.matrix
+    return (type(value) is np.ndarray or isinstance(value, np.generic)) and value.dtype.char in "fdFD"
+
+
+def _is_list_of_arrays(value: Any) -> bool:
+    """Return whether a list holds what would be tensors: a list of tensors is no array to asyncgrad."""
+    return type(value) is list and any(isinstance(one, (np.ndarray, np.generic)) for one in value)
 
 
 def as_tensors(value: Any, *, requires_grad: bool, made: dict[int, Any] | None = None) -> Any:
     """Return arguments with a tensor for each array and number of NumPy's; of one array, one tensor."""
     made = {} if made is None else made
+
+    def again(one: Any) -> Any:
+        return as_tensors(one, requires_grad=requires_grad, made=made)
+
     if is_differentiable(value) or (type(value) is np.ndarray and value.dtype.kind in "biu"):
         is_recorded = requires_grad and is_differentiable(value)
         return made.setdefault(id(value), ag.tensor(np.array(value), requires_grad=is_recorded))
-    if type(value) is list and any(isinstance(one, np.ndarray) for one in value):
-        # A list of tensors is no array to asyncgrad.
+    if _is_list_of_arrays(value):
         return value
-    return mapped(lambda one: as_tensors(one, requires_grad=requires_grad, made=made), value)
+    if type(value) is dict:
+        # What is written into is no leaf that requires grad.
+        for key in {"out", "output"}.intersection(value):
+            as_tensors(value[key], requires_grad=False, made=made)
+    return mapped(again, value)
 
 
 def leaves(value: Any) -> Iterator[Any]:
     """Yield what is in tuples, lists and dicts, in order."""
     if type(value) in (tuple, list):
-        if type(value) is list and any(isinstance(one, np.ndarray) for one in value):
+        if _is_list_of_arrays(value):
             return
         for one in value:
             yield from leaves(one)
@@ -71,7 +83,7 @@ def replaced(value: Any, old: int, new: Any) -> Any:
         if is_differentiable(one):
             count += 1
             return new if count == old else one
-        if type(one) is list and any(isinstance(part, np.ndarray) for part in one):
+        if _is_list_of_arrays(one):
             return one
         return mapped(visit, one)
 

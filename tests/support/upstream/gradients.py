@@ -19,16 +19,23 @@ def _outputs(result: Any) -> list[Any]:
     """Return the numbers of a result that may have gradients."""
     if isinstance(result, dict) and type(result) is not dict:
         return [result[key] for key in ("x", "fun") if key in result]
-    return list(leaves(tuple(result) if isinstance(result, tuple) else result))
+    if isinstance(result, (tuple, list)):
+        return [one for part in result for one in _outputs(part)]
+    return [result]
 
 
-def _weighted(result: Any) -> float:
-    """Return a sum of a result's numbers with weights that depend on their place alone."""
-    total = 0.0
-    for index, one in enumerate(_outputs(result)):
-        array = np.asarray(one)
-        if array.dtype.kind in "fc" and np.isfinite(array).all():
-            total += float(np.sum(np.conj(_weights(array.shape, array.dtype, index)) * array).real)
+#: Of the outputs that a loss is made of, by number: the shape, and whether it is complex.
+Parts = dict[int, tuple[tuple[int, ...], bool]]
+
+
+def _weighted(result: Any, parts: Parts) -> float:
+    """Return a sum of a result's numbers with weights that depend on their place alone; NaN of one with other parts."""
+    total, outputs = 0.0, _outputs(result)
+    for index, (shape, is_complex) in parts.items():
+        array = np.asarray(outputs[index]) if index < len(outputs) else np.asarray(None)
+        if array.shape != shape or (array.dtype.kind == "c") != is_complex or array.dtype.kind not in "fc":
+            return float("nan")
+        total += float(np.sum(np.conj(_weights(array.shape, array.dtype, index)) * array).real)
     return total
 
 
@@ -38,11 +45,12 @@ def _weights(shape: tuple[int, ...], dtype: Any, index: int) -> Any:
     return weights + 1j * rng.uniform(0.5, 1.5, shape) if np.dtype(dtype).kind == "c" else weights
 
 
-def _slope(function: Callable[[float], float], size: float) -> tuple[float, float]:
-    """Return the derivative at 0 by differences, and how far from right it may be."""
-    found = [(function(step) - function(-step)) / (2 * step) for step in (size, size / 2, size / 4)]
+def _slope(function: Callable[[float], float], size: float) -> tuple[float, float, float]:
+    """Return the derivative at 0 by differences, how far from right it may be, and how much it differs by side."""
+    values = [(function(step), function(-step), step) for step in (size, size / 2, size / 4)]
+    found = [(after - before) / (2 * step) for after, before, step in values]
     better = [(4 * found[1] - found[0]) / 3, (4 * found[2] - found[1]) / 3]
-    return better[1], abs(better[1] - better[0])
+    return better[1], abs(better[1] - better[0]), abs(values[0][0] - 2 * function(0.0) + values[0][1]) / size
 
 
 def compared_gradients(
@@ -56,16 +64,20 @@ def compared_gradients(
         tensors: the same with tensors that require grad.
         result: of asyncgrad, with a history.
     """
-    parts = []
+    terms, parts = [], {}
     for index, one in enumerate(_outputs(result)):
         if isinstance(one, Tensor) and one.dtype.kind in "fc" and np.isfinite(one.detach().numpy()).all():
             weights = _weights(one.shape, one.dtype, index)
-            parts.append(np.sum(np.real(np.conj(weights) * one)))
-    sources = [one for one in leaves(tensors) if isinstance(one, Tensor) and one.requires_grad]
+            terms.append(np.sum(np.real(np.conj(weights) * one)))
+            parts[index] = one.shape, one.dtype.kind == "c"
+    given = [one for one in leaves(tensors) if isinstance(one, Tensor) and one.dtype.kind in "fc"]
     places = [one for one in leaves(arguments) if is_differentiable(one)]
-    if not parts or len(sources) != len(places) or len(set(map(id, sources))) != len(sources):
+    if not terms or len(given) != len(places) or len(set(map(id, given))) != len(given):
         return
-    loss = sum(parts[1:], parts[0])
+    # What a result is written into is no leaf by now.
+    numbers = [number for number, one in enumerate(given) if one.requires_grad and one.is_leaf]
+    sources = [given[number] for number in numbers]
+    loss = sum(terms[1:], terms[0])
     if not isinstance(loss, Tensor) or not loss.requires_grad:
         grads: Any = [None] * len(sources)
     else:
@@ -74,12 +86,12 @@ def compared_gradients(
         except Exception as error:
             yield "gradient-raised", f"{type(error).__name__}: {error}"[:300]
             return
-    for number, (value, grad) in enumerate(zip(places, grads, strict=True)):
-        yield from _compared_one(original, arguments, number, np.array(value), grad)
+    for number, grad in zip(numbers, grads, strict=True):
+        yield from _compared_one(original, arguments, parts, number, np.array(places[number]), grad)
 
 
 def _compared_one(
-    original: Callable[..., Any], arguments: Arguments, number: int, value: Any, grad: Any
+    original: Callable[..., Any], arguments: Arguments, parts: Parts, number: int, value: Any, grad: Any
 ) -> Iterator[Difference]:
     if not value.size or value.size > 4000 or value.dtype.char in "fF":
         return
@@ -90,20 +102,25 @@ def _compared_one(
 
     def along(step: float) -> float:
         moved = copied(replaced(arguments, number, value + step * direction))
-        return _weighted(original(*moved[0], **moved[1]))
+        return _weighted(original(*moved[0], **moved[1]), parts)
 
     size = 1e-3 * max(float(np.median(np.abs(value))), 1e-2)
     try:
         with np.errstate(all="ignore"):
-            slope, error = _slope(along, size)
-            finer, other = _slope(along, size / 16)
+            slope, error, jump = _slope(along, size)
+            finer, other, finer_jump = _slope(along, size / 16)
     except Exception:
-        # ComparedObject the arguments the function may have no value, as a matrix that is no longer symmetric.
+        # Beside the arguments the function may have no value, as a matrix that is no longer symmetric.
         return
     if not (np.isfinite(slope) and np.isfinite(finer)):
         return
-    error = max(error, other, abs(slope - finer))
+    # What is lost to rounding in the sum, where some of its terms are large.
+    rounding = 1e-15 * abs(along(0.0)) / size
+    error = max(error, other, abs(slope - finer), rounding)
     if error > 1e-3 * (abs(slope) + 1e-3):
+        return
+    if finer_jump > 1e-3 * (abs(slope) + 1e-3) and finer_jump > jump / 4:
+        # The slopes on both sides do not come closer: there is no derivative, only a convention.
         return
     if grad is None:
         if abs(slope) > 1e-6 + 10 * error:

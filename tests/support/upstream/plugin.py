@@ -18,15 +18,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .wrappers import ComparedModule, ComparedObject, Notes, compared_class, compared_function
+from .wrappers import ComparedModule, Notes, compared_class, compared_function
 
-#: By module of a library, that of asyncgrad which has its functions.
+#: By module of a library, that with asyncgrad's functions; NumPy's own do what a tensor among their arguments says.
 COUNTERPARTS = {
-    f"scipy.{name}": f"asyncgrad.scipy.{name}"
-    for name in (
-        *("fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "special", "stats"),
-        *("spatial", "spatial.distance"),
-    )
+    **{name: name for name in ("numpy", "numpy.linalg", "numpy.fft")},
+    **{
+        f"scipy.{name}": f"asyncgrad.scipy.{name}"
+        for name in (
+            *("fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "special", "stats"),
+            *("spatial", "spatial.distance"),
+        )
+    },
 }
 
 #: Of values, relative: what searches for a solution ends near it.
@@ -38,35 +41,36 @@ _STAND_INS: dict[int, tuple[Any, Any]] = {}
 _MODULES: dict[str, types.ModuleType] = {}
 
 
+#: The types of what a tensor among the arguments decides about.
+_DISPATCHERS = (np.ufunc, type(np.sum))
+#: Copies, which tensors are made of, share no memory; and what is not filled holds anything.
+_ABOUT_MEMORY = {"empty_like", "may_share_memory", "shares_memory"}
+
+
 def _fill() -> None:
-    modules = os.environ.get("ASYNCGRAD_UPSTREAM_MODULES", " ".join(COUNTERPARTS)).split()
-    for name in modules:
+    for name in os.environ.get("ASYNCGRAD_UPSTREAM_MODULES", " ".join(COUNTERPARTS)).split():
         library, ours = importlib.import_module(name), importlib.import_module(COUNTERPARTS[name])
         for one in getattr(library, "__all__", dir(library)):
             original, counterpart = getattr(library, one, None), getattr(ours, one, None) if one in dir(ours) else None
-            if not callable(original) or counterpart is None or counterpart is original or id(original) in _STAND_INS:
+            is_taken = isinstance(original, _DISPATCHERS) if library is ours else counterpart is not original
+            if not callable(original) or counterpart is None or not is_taken or id(original) in _STAND_INS:
                 continue
-            if inspect.isclass(original):
-                if issubclass(original, (Exception, tuple)):
-                    continue
+            if one in _ABOUT_MEMORY:
+                continue
+            if not inspect.isclass(original):
+                made = compared_function(_NOTES, f"{name}.{one}", original, counterpart)
+            elif not issubclass(original, (Exception, tuple)):
                 made = compared_class(_NOTES, f"{name}.{one}", original, counterpart)
             else:
-                made = compared_function(_NOTES, f"{name}.{one}", original, counterpart)
+                continue
             _STAND_INS[id(original)] = (original, made)
-    if "numpy" in modules:
-        for one in np.__all__:
-            original = getattr(np, one)
-            if isinstance(original, np.ufunc):
-                _STAND_INS[id(original)] = (original, ComparedObject(_NOTES, f"numpy.{one}", original, original))
-            elif isinstance(original, (types.FunctionType, types.BuiltinFunctionType)):
-                _STAND_INS[id(original)] = (original, compared_function(_NOTES, f"numpy.{one}", original, original))
 
 
 def _replaced(value: Any) -> Any:
     """Return what stands in for a function, a class or a module of a library; others as they are."""
     if isinstance(value, types.ModuleType):
         name = value.__name__
-        if name in ("scipy", *COUNTERPARTS) or (name == "numpy" and COUNTERPARTS.get("numpy")):
+        if name in ("scipy", *COUNTERPARTS):
             return _MODULES.setdefault(name, ComparedModule(value, _replaced))
         return value
     original, made = _STAND_INS.get(id(value), (None, value))

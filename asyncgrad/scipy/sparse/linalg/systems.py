@@ -81,7 +81,7 @@ def _system(name: str, a: Any, b: Any) -> tuple[SparseArray, Any]:
             )
         a = csr_array(a)
     b = floating(b)
-    if a.shape[0] != a.shape[1] or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
+    if a.is_vector or a.shape[0] != a.shape[1] or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
         raise ValueError(
             f"scipy.sparse.linalg.{name} takes a square matrix and a vector or matrix with as many rows, not shapes "
             f"{a.shape} and {b.shape}"
@@ -102,7 +102,7 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = T
 
     Args:
         A: a sparse array of asyncgrad.scipy.sparse, or SciPy's.
-        b: a vector or matrix, dense.
+        b: a vector or matrix, dense; as for SciPy, one column is a vector.
         permc_spec: as SciPy's, the order of columns by which SuperLU factors.
         use_umfpack: has no effect: SuperLU factors.
 
@@ -116,6 +116,8 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = T
         [1.0, 0.5]
     """
     a, b = _system("spsolve", A, b)
+    if b.ndim == 2 and b.shape[1] == 1:
+        b = b[:, 0]
     result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, None, permc_spec), False)
     return result
 

@@ -1,0 +1,166 @@
+"""What differs where NumPy's and SciPy's own tests are run with tensors, and why: a list, and a part of docs/scipy.md.
+
+`python -m tools.upstream_differences` writes the part between its markers; tests/programs/test_upstream.py runs the
+tests, which find no others, and holds the part to be current.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import NamedTuple, final
+
+__all__ = ["DIFFERENCES", "PAGE", "Difference", "page"]
+
+PAGE = pathlib.Path(__file__).parent.parent / "docs" / "scipy.md"
+_BEGIN, _END = "<!-- differences:begin -->", "<!-- differences:end -->"
+_BY = "<!-- Written by `python -m tools.upstream_differences`: change nothing here by hand. -->"
+
+
+@final
+class Difference(NamedTuple):
+    """A difference from NumPy or SciPy that stays.
+
+    Attributes:
+        functions: a regular expression of their names.
+        kinds: of what the plugin notes: "raised", "not-raised", "value", "dtype", "wrong-gradient" and others.
+        listed: the functions as the page names them.
+        reason: why.
+    """
+
+    functions: str
+    kinds: str
+    listed: str
+    reason: str
+
+
+DIFFERENCES = (
+    Difference(
+        r"numpy\.apply_along_axis|scipy\.integrate\.trapezoid", "raised", "masked arrays", "a tensor has no mask"
+    ),
+    Difference(
+        r"numpy\.choose",
+        "not-raised",
+        "`np.choose` with a read-only `out=`",
+        "the tensor is a copy, which may be written",
+    ),
+    Difference(
+        r"numpy\.cross",
+        "raised",
+        "`np.cross` of vectors of two elements",
+        "NumPy deprecates them: write three elements",
+    ),
+    Difference(
+        r"numpy\.linalg\.cholesky",
+        "wrong-gradient",
+        "the gradient of `np.linalg.cholesky`",
+        "it is Hermitian, as the matrix is; NumPy reads one triangle",
+    ),
+    Difference(
+        r"(numpy|scipy)\.linalg\.(eig|qr|rq|svd)",
+        "gradient-raised",
+        "gradients of `eig`, `qr`, `rq` and `svd`",
+        "phases of vectors, and the columns that complete a basis, are arbitrary: a loss that depends on them raises",
+    ),
+    Difference(
+        r"numpy\.(matmul|matvec|vecdot|vecmat)", "raised", "`np.matmul` and its kin with `axes=`", "write `np.moveaxis`"
+    ),
+    Difference(
+        r"numpy\.(arg)?partition",
+        "value",
+        "`np.partition`",
+        "NumPy leaves open how the elements lie beside the chosen ones",
+    ),
+    Difference(
+        r"numpy\.(nan)?(quantile|percentile)",
+        "raised",
+        "`np.quantile` by `q`, of methods but `linear`",
+        "no rule is written: pass `q` as a number",
+    ),
+    Difference(
+        r"scipy\.interpolate\.CubicSpline\(\)\.__call__",
+        "wrong-gradient",
+        "third derivatives of `CubicSpline` at a knot",
+        "they jump there: the gradient is that of one side",
+    ),
+    Difference(
+        r"scipy\.interpolate\.(splrep|splprep|UnivariateSpline\(\)\.\w+)",
+        "wrong-gradient",
+        "gradients of splines near points",
+        "SciPy meets `s` within a thousandth, now more and now less exactly; gradients keep the residual that was met",
+    ),
+    Difference(
+        r"scipy\.interpolate\.(interpn|RegularGridInterpolator\(\)\.__call__|make_smoothing_spline)",
+        "value",
+        "splines on grids, `make_smoothing_spline` with `lam=None`",
+        "SciPy's searches end near the solution, to 1e-6; here it is solved for",
+    ),
+    Difference(r"scipy\.linalg\.eig_banded", "value", "vectors of `eig_banded`", "their signs are arbitrary"),
+    Difference(
+        r"scipy\.linalg\.\w+",
+        "raised",
+        "`scipy.linalg` of texts and of arrays that are not filled",
+        "a tensor holds numbers, and what memory held may be singular",
+    ),
+    Difference(
+        r"scipy\.linalg\.solve_(sylvester|continuous_lyapunov)",
+        "value",
+        "`solve_sylvester` of a complex matrix beside a real one",
+        "SciPy mixes complex and real Schur forms, and its result is wrong",
+    ),
+    Difference(
+        r"scipy\.ndimage\.generic_\w+",
+        "raised",
+        "`ndimage.generic_laplace` and its kin",
+        "the function must keep the history",
+    ),
+    Difference(
+        r"scipy\.special\.(comb|perm|factorial[2k]?)",
+        "raised",
+        "`comb`, `perm` and factorials with `exact=True`",
+        "they are whole numbers without bound, which a tensor does not hold: write `math.comb`",
+    ),
+    Difference(
+        r"scipy\.special\.factorial2",
+        "dtype",
+        "`factorial2` of complex numbers that are whole",
+        "SciPy's result is real, here it is complex as the argument",
+    ),
+    Difference(r"scipy\.optimize\.\w+", "dtype", "dtypes in `scipy.optimize`", "searches are in double precision"),
+    Difference(
+        r"scipy\.optimize\.\w+",
+        "missing-gradient",
+        "gradients by where a search begins",
+        "it ends in the same place: there is no derivative",
+    ),
+    Difference(
+        r"scipy\.optimize\.\w+",
+        "raised",
+        "`scipy.optimize` by bounds, and of functions that make arrays",
+        "there is no derivative by a bound, and functions must keep the history",
+    ),
+    Difference(
+        r"scipy\.optimize\.curve_fit",
+        "wrong-gradient",
+        "gradients of `curve_fit`",
+        "SciPy's result moves less exactly than its differences tell",
+    ),
+    Difference(
+        r"scipy\.optimize\.\w+",
+        "value",
+        "the last digits of searches, of `optimize`",
+        "derivatives are exact here, and differences in SciPy, so the search ends elsewhere within its tolerance",
+    ),
+)
+
+
+def page(text: str) -> str:
+    """Return the text of the page with the list of differences between its markers."""
+    before, _, rest = text.partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    rows = [f"| {one.listed} | {one.reason} |" for one in DIFFERENCES]
+    table = "\n".join(["| what | why |", "|---|---|", *rows])
+    return f"{before}{_BEGIN}\n{_BY}\n\n{table}\n\n{_END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))

@@ -204,8 +204,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0)):
         if getattr(options, name) < least:
             parser.error(f"--{name.replace('_', '-')} must be at least {least}, and is {getattr(options, name)}")
-    if options.out.suffix != ".png":
-        parser.error(f"--out must name a .png file, and is {str(options.out)!r}")
+    if options.out.suffix not in (".png", ".svg"):
+        parser.error(f"--out must name a .png or a .svg file, and is {str(options.out)!r}")
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -13,6 +13,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from html import escape
+from math import log10
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,14 +66,24 @@ def block(records: Records, docs: str) -> str:
     count, each, depth = (int(part.replace(",", "")) for part in _parts(WAITING, waits))
     (nodes,) = _parts(BUSY, busy)
     lines = [
-        f"- **{_ratio(step, 'torch')} ×** the time of PyTorch's eager engine: a training step of a transformer block on a "
-        f"CPU. [Speed]({docs}performance.md#beside-other-libraries)",
-        f"- **{_ratio(compiled, 'torch')} ×** it, with `@ag.jit`, and {_ratio(compiled, 'JAX')} × the time of JAX's `jit`: "
-        f"the same step, compiled. [Compiled functions]({docs}jit.md)",
-        f"- **{_time(_median(waits))}** for a backward through {count:,} rules that wait {each} ms each, {depth} deep; one "
-        f"after the other they would take {_time(count * each / 1000)}. [Rules that wait]({docs}batching-and-limits.md)",
-        f"- **{_time(_median(busy))}** late is a timer of 1 ms, at the 99th percentile, beside a backward of {nodes} nodes; "
-        f"beside PyTorch's in a thread, {_time(_median(busy, 'torch'))}. [The event loop]({docs}engine.md)",
+        (
+            f"- **{_ratio(step, 'torch')} ×** the time of PyTorch's eager engine: a training step of a transformer "
+            f"block on a CPU. [Speed]({docs}performance.md#beside-other-libraries)"
+        ),
+        (
+            f"- **{_ratio(compiled, 'torch')} ×** it, with `@ag.jit`, and {_ratio(compiled, 'JAX')} × the time of "
+            f"JAX's `jit`: the same step, compiled. [Compiled functions]({docs}jit.md)"
+        ),
+        (
+            f"- **{_time(_median(waits))}** for a backward through {count:,} rules that wait {each} ms each, {depth} "
+            f"deep; one after the other they would take {_time(count * each / 1000)}. "
+            f"[Rules that wait]({docs}batching-and-limits.md)"
+        ),
+        (
+            f"- **{_time(_median(busy))}** late is a timer of 1 ms, at the 99th percentile, beside a backward of "
+            f"{nodes} nodes; beside PyTorch's in a thread, {_time(_median(busy, 'torch'))}. "
+            f"[The event loop]({docs}engine.md)"
+        ),
     ]
     about = "<!-- Written by `python -m benchmarks.headline`: change nothing here by hand. -->"
     days = sorted({row.measured for row in (step, compiled, waits, busy)})
@@ -87,7 +98,9 @@ def block(records: Records, docs: str) -> str:
 def _row(record: Record, pattern: re.Pattern[str]) -> Result:
     found = next((one for one in record.results if pattern.fullmatch(one.name)), None)
     if found is None:
-        raise UnusableRecordError(f"no row of the record is called as {pattern.pattern!r} says: measure it, or name another")
+        raise UnusableRecordError(
+            f"no row of the record is called as {pattern.pattern!r} says: measure it, or name another"
+        )
     return found
 
 
@@ -109,7 +122,9 @@ def _median(row: Result, peer: str = "asyncgrad") -> float:
 
 def _time(seconds: float) -> str:
     """Return a time with two digits, in the unit that suits it."""
-    unit, factor = next((unit, factor) for unit, factor in (("µs", 1e6), ("ms", 1e3), ("s", 1)) if seconds * factor < 1000)
+    unit, factor = next(
+        (unit, factor) for unit, factor in (("µs", 1e6), ("ms", 1e3), ("s", 1)) if seconds * factor < 1000
+    )
     value = seconds * factor
     return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}".replace(".0 ", " ")
 
@@ -135,12 +150,16 @@ def draw(record: Record) -> str:
     low, high = (next(d for d in _DECADES if d > min(times)) / 10, next(d for d in _DECADES if d > max(times)))
     height = 84 + 46 * len(rows) + 34
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {height}" width="760" height="{height}" '
-        'font-family="system-ui, sans-serif" font-size="13" role="img">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {height}" width="760" height="{height}" '
+            'font-family="system-ui, sans-serif" font-size="13" role="img">'
+        ),
         "<title>How late a timer of 1 ms fires beside a backward, in microseconds</title>",
         f'<rect width="760" height="{height}" rx="8" fill="#ffffff"/>',
-        f'<text x="20" y="26" font-size="15" font-weight="600" fill="{INK}">How late a timer of 1 ms fires on the event '
-        "loop, beside</text>",
+        (
+            f'<text x="20" y="26" font-size="15" font-weight="600" fill="{INK}">How late a timer of 1 ms fires on the '
+            "event loop, beside</text>"
+        ),
         *_legend(),
     ]
     for decade in (d for d in _DECADES if low <= d <= high):
@@ -151,26 +170,26 @@ def draw(record: Record) -> str:
     for number, row in enumerate(rows):
         parts += _row_of(row, 84 + 46 * number, low, high)
     parts.append(
-        f'<text x="20" y="{height - 6}" font-size="11.5" fill="{FAINT}">Measured {rows[0].measured}: the 99th percentile, '
-        "on a logarithmic axis; to the left is better.</text>"
+        f'<text x="20" y="{height - 6}" font-size="11.5" fill="{FAINT}">Measured {rows[0].measured}: the 99th '
+        "percentile, on a logarithmic axis; to the left is better.</text>"
     )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-_DECADES = [10.0**power for power in range(0, 8)]
+_DECADES = [10.0**power for power in range(8)]
 
 
 def _place(value: float, low: float, high: float) -> float:
     """Return where a time stands, from 270 to 700."""
-    from math import log10
-
     return 270 + 430 * (log10(max(value, low)) - log10(low)) / (log10(high) - log10(low))
 
 
 def _legend() -> list[str]:
     parts, x = [], 26
     for name, colour in (*PEERS.values(), IDLE):
-        parts.append(f'<circle cx="{x}" cy="46" r="5" fill="{colour}"/><text x="{x + 11}" y="50" fill="{FAINT}">{name}</text>')
+        parts.append(
+            f'<circle cx="{x}" cy="46" r="5" fill="{colour}"/><text x="{x + 11}" y="50" fill="{FAINT}">{name}</text>'
+        )
         x += 40 + 7 * len(name)
     return parts
 
@@ -202,7 +221,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.exit("python -m benchmarks.headline takes no arguments")
     records = read()
     texts = {
-        name: replaced((ROOT / name).read_text(encoding="utf-8"), block(records, docs), name) for name, docs in PAGES.items()
+        name: replaced((ROOT / name).read_text(encoding="utf-8"), block(records, docs), name)
+        for name, docs in PAGES.items()
     }
     drawn = draw(records.results)
     for name, text in texts.items():

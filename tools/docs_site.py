@@ -15,7 +15,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools import gallery, reference
+import asyncgrad as ag
+from tools import gallery, pictures, reference
 
 __all__ = ["DOCS", "NAVIGATION", "ROOT", "assemble", "places"]
 
@@ -130,7 +131,17 @@ def assemble(target: Path, runs: Mapping[str, gallery.Run] | None = None) -> Non
         folder = page.parent.relative_to(DOCS).as_posix()
         text = _with_index(page.relative_to(DOCS).with_suffix("").as_posix(), page.read_text())
         _write(target / page.relative_to(DOCS), _rewritten(text, f"docs/{folder}", folder, target))
+    _embed_the_graph(target)
     _add_navigation(target)
+
+
+def _embed_the_graph(target: Path) -> None:
+    """Put the page of a graph in the place of its picture, which is for readers of the repository."""
+    loss, model = pictures.graph_of_the_guide()
+    ag.visualize(loss, target / "extra" / "visualizing-graph.html", params=model)
+    page = target / "visualizing.md"
+    frame = gallery.frame("visualizing-graph.html", "The graph of a residual network")
+    page.write_text(re.sub(r"^!\[[^]]*\]\(graph-page\.png\)$", frame, page.read_text(), flags=re.MULTILINE))
 
 
 def _with_index(page: str, text: str) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
-__all__ = ["EXAMPLES", "TOPICS", "Run", "described", "pages", "run_all", "write"]
+__all__ = ["EXAMPLES", "TOPICS", "Run", "described", "frame", "pages", "run_all", "write"]
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -237,8 +237,10 @@ def write(target: Path, runs: Mapping[str, Run]) -> None:
 def _index(runs: Mapping[str, Run]) -> str:
     parts = [
         "# Gallery",
-        "Each example is one file, and a page here: what it prints, its picture, its graph to zoom and search, and its "
-        "code. The gallery is for readers who learn from whole programs.",
+        (
+            "Each example is one file, and a page here: what it prints, its picture, its graph to zoom and search, and "
+            "its code. The gallery is for readers who learn from whole programs."
+        ),
     ]
     for topic, names in TOPICS.items():
         cards = [_card(name, title, runs.get(name)) for name, title in names.items()]
@@ -279,12 +281,21 @@ def _results(name: str, run: Run) -> list[str]:
         page = f"{name}-graph.html"
         parts += [
             "## Its graph",
-            f"What the first backward walks, as `ag.visualize(loss, \"{name}.html\")` writes it: zoom with the wheel, move "
-            "by dragging, search with `/`, click a node for what is known of it.",
-            f'<iframe class="graph" src="{page}" title="The graph of {name}.py" loading="lazy"></iframe>\n'
-            f'<p><a class="graph-alone" href="{page}">The graph on a page of its own</a></p>',
+            (
+                f'What the first backward walks, as `ag.visualize(loss, "{name}.html")` writes it: zoom with the '
+                "wheel, move by dragging, search with `/`, click a node for what is known of it."
+            ),
+            frame(page, f"The graph of {name}.py"),
         ]
     return parts
+
+
+def frame(page: str, title: str) -> str:
+    """Return the HTML that shows the page of a graph within a page of the site, and leads to it."""
+    return (
+        f'<iframe class="graph" src="{page}" title="{title}" loading="lazy"></iframe>\n'
+        f'<p><a class="graph-alone" href="{page}">The graph on a page of its own</a></p>'
+    )
 
 
 def _unindented(block: str) -> str:

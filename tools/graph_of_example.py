@@ -48,7 +48,9 @@ def _models() -> list[nn.Module]:
     # Not `isinstance`: that would look into proxies, such as a deprecated name of another library, which then warns.
     modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
     parts = {id(part) for module in modules for part in module.modules() if part is not module}
-    return [module for module in modules if id(module) not in parts and next(iter(module.parameters()), None) is not None]
+    return [
+        module for module in modules if id(module) not in parts and next(iter(module.parameters()), None) is not None
+    ]
 
 
 def main(arguments: list[str]) -> int:

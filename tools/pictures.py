@@ -25,7 +25,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 #: The rules of the picture, with the milliseconds that each waits.
 WAITS = {"a": 100, "b": 80, "c": 50, "d": 120, "e": 60, "f": 150}
 #: How often it is measured.
-RUNS = 20
+RUNS = 40
 #: How often the other task wakes, in milliseconds.
 PERIOD = 10
 
@@ -103,15 +103,23 @@ def draw_waiting(waited: Waited) -> str:
     bottom = 62 + 26 * (len(order) + 1)
     height = bottom + 50
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {height}" width="760" height="{height}" '
-        'font-family="system-ui, sans-serif" font-size="13" role="img">',
-        "<title>Six derivative rules that wait in one backward: they wait together, and another task of the event loop "
-        "goes on</title>",
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {height}" width="760" height="{height}" '
+            'font-family="system-ui, sans-serif" font-size="13" role="img">'
+        ),
+        (
+            "<title>Six derivative rules that wait in one backward: they wait together, and another task of the event "
+            "loop goes on</title>"
+        ),
         f'<rect width="760" height="{height}" rx="8" fill="#ffffff"/>',
-        f'<text x="20" y="26" font-size="15" font-weight="600" fill="{INK}">One backward, six rules that each wait for a '
-        "service</text>",
-        f'<text x="20" y="44" fill="{FAINT}">{sum(WAITS.values())} ms of waiting in {waited.took:.0f} ms: the longest path, '
-        "a after b, or d after e</text>",
+        (
+            f'<text x="20" y="26" font-size="15" font-weight="600" fill="{INK}">One backward, six rules that each wait '
+            "for a service</text>"
+        ),
+        (
+            f'<text x="20" y="44" fill="{FAINT}">{sum(WAITS.values())} ms of waiting in {waited.took:.0f} ms: the '
+            "longest path, a after b, or d after e</text>"
+        ),
     ]
     for tick in range(0, last + 1, 50):
         x = place(tick)
@@ -129,8 +137,8 @@ def draw_waiting(waited: Waited) -> str:
     end = place(waited.took)
     parts.append(f'<line x1="{end:.1f}" y1="54" x2="{end:.1f}" y2="{bottom}" stroke="{END}" stroke-dasharray="4 3"/>')
     parts.append(
-        f'<text x="20" y="{height - 12}" font-size="11.5" fill="{FAINT}">Measured. A dot is another task of the loop, which '
-        f"wakes every {PERIOD} ms. The dashed line is the end of the backward.</text>"
+        f'<text x="20" y="{height - 12}" font-size="11.5" fill="{FAINT}">Measured. A dot is another task of the loop, '
+        f"which wakes every {PERIOD} ms. The dashed line is the end of the backward.</text>"
     )
     return "\n".join([*parts, "</svg>"]) + "\n"
 

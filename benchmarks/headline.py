@@ -122,9 +122,8 @@ def _median(row: Result, peer: str = "asyncgrad") -> float:
 
 def _time(seconds: float) -> str:
     """Return a time with two digits, in the unit that suits it."""
-    unit, factor = next(
-        (unit, factor) for unit, factor in (("µs", 1e6), ("ms", 1e3), ("s", 1)) if seconds * factor < 1000
-    )
+    units = (("µs", 1e6), ("ms", 1e3), ("s", 1.0))
+    unit, factor = next((one for one in units if seconds * one[1] < 1000), units[-1])
     value = seconds * factor
     return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}".replace(".0 ", " ")
 

@@ -189,7 +189,7 @@ def test_a_picture_is_dark_on_a_dark_page(site: Path, tmp_path: Path) -> None:
 class Quiet(http.server.SimpleHTTPRequestHandler):
     """Serves files, and writes no log."""
 
-    def log_message(self, format: str, *arguments: object) -> None:
+    def log_message(self, *_: object) -> None:
         pass
 
 

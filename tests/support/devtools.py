@@ -1,7 +1,7 @@
 """A browser that is told what to do: its size and colours are set, and what it complains of and asks for is heard.
 
-Chromium is spoken to by its DevTools protocol over two pipes, which needs no package: JSON messages, each ended by a zero
-byte.
+Chromium is spoken to by its DevTools protocol over two pipes, which needs no package: JSON messages, each ended by a
+zero byte.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Devtools:
                 return answer["result"]
 
     def open(self, address: str, width: int, is_dark: bool) -> None:
-        """Show the page of an address in a window of a width and of 900 pixels, on a system with dark or light colours."""
+        """Show the page of an address, in a window that is 900 pixels high, on a system that is dark or light."""
         self.complaints.clear()
         self.requests.clear()
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}

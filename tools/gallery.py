@@ -7,14 +7,17 @@ changes. What needs hardware or a service that is not here is not run, and its p
 from __future__ import annotations
 
 import ast
+import contextlib
 import datetime
 import hashlib
 import json
 import marshal
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -200,11 +203,21 @@ def _arguments(name: str, picture: Path) -> list[str]:
 
 
 def _call(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run Python; once it has ended, end what it has started and left behind: servers, workers."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, *words]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
+    # Into files: what is left behind would hold a pipe open.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=err, start_new_session=True)
+        try:
+            process.wait(PATIENCE)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, out.read(), err.read())
 
 
 def pages(runs: Mapping[str, Run]) -> dict[str, str]:

@@ -71,15 +71,15 @@ TOPICS = {
     },
 }
 
-#: What is written behind an example's name, so that it ends within a minute; "{picture}" is the path of its picture.
+#: What is written behind an example's name, so that it ends within a minute or two; "{picture}" is where it draws.
 ARGUMENTS = {
     "awaited_equation": ("--out", "{picture}"),
     "character_rnn": ("--epochs", "10", "--out", "{picture}"),
-    "character_transformer": ("--epochs", "4", "--quiet", "--out", "{picture}"),
+    "character_transformer": ("--epochs", "8", "--quiet", "--out", "{picture}"),
     "gaussian_process": ("--out", "{picture}"),
     "inplace_and_views": ("--picture", "{picture}"),
     "many_models": ("--quiet",),
-    "neural_ode": ("--iterations", "150", "--out", "{picture}"),
+    "neural_ode": ("--iterations", "300", "--out", "{picture}"),
     "optimum_sensitivities": ("--out", "{picture}"),
     "pipeline": ("--out", "{picture}"),
     "reentrant_checkpoint": ("--picture", "{picture}"),

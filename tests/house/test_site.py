@@ -112,7 +112,7 @@ def test_the_first_page_of_the_site_has_its_picture_a_search_and_a_dark_mode(sit
     dom = run_page(with_script(site / "index.html", script, site / "look.html"), tmp_path / "a", "--dump-dom")
     run_page(site / "index.html", tmp_path / "b", f"--screenshot={picture}")
 
-    assert json.loads(said(dom)) == {"pictures": True, "fits": True, "panels": 2}
+    assert json.loads(said(dom)) == {"pictures": True, "fits": True, "panels": 4}  # with the logo
     assert re.findall(r'data-themes="([^"]*)"', dom) == ["auto is light, dark is dark, light is light"]
     assert pixels(picture.read_bytes()) == (1400, 900)
     assert picture.stat().st_size > 50_000
@@ -172,7 +172,7 @@ def test_pages_hold_their_code_in_the_column_and_ask_nothing_of_other_machines(
 @pytest.mark.timeout(300)
 def test_a_picture_is_dark_on_a_dark_page(site: Path, tmp_path: Path) -> None:
     script = """
-    const filter = () => getComputedStyle(document.querySelector("img[src$='.svg']")).filter;
+    const filter = () => getComputedStyle(document.querySelector("article img[src$='.svg']")).filter;
     window.addEventListener("load", () => {
       const seen = {};
       for (const theme of ["light", "dark"]) { document.body.dataset.theme = theme; seen[theme] = filter(); }

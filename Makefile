@@ -134,6 +134,7 @@ ROUNDS ?= 7
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --write --rounds $(ROUNDS)
+	$(BIN)/python -m benchmarks.headline
 
 BASE ?= HEAD~1
 
@@ -142,9 +143,11 @@ bench-count: $(VENV)/.demo
 
 bench-jit: $(VENV)/.bench
 	$(BIN)/python -m benchmarks jit --write
+	$(BIN)/python -m benchmarks.headline
 
 bench-waiting: $(VENV)/.bench
 	$(BIN)/python -m benchmarks waiting --write
+	$(BIN)/python -m benchmarks.headline
 
 bench-imports: $(VENV)/.demo
 	$(BIN)/python -m benchmarks.imports

@@ -15,7 +15,7 @@ extensions = [
     "tools.docs_extension",
 ]
 root_doc = "index"
-exclude_patterns = ["conf.py"]
+exclude_patterns = ["conf.py", "extra"]
 
 # Pages. A heading has the anchor that it has on a page of a repository.
 myst_heading_anchors = 4
@@ -40,8 +40,10 @@ html_math_renderer = "mathml"  # tools/docs_extension.py
 html_theme = "furo"
 html_title = f"asyncgrad {version}"
 html_static_path = ["_static"]
+html_extra_path = ["extra"]  # pages that are shown as they are: the graphs of the gallery
 html_css_files = ["site.css"]
-html_js_files = ["copy.js"]
+html_js_files = ["copy.js", "graphs.js"]
+html_theme_options = {"light_logo": "logo.svg", "dark_logo": "logo-dark.svg", "sidebar_hide_name": True}
 html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_show_sphinx = False

@@ -78,14 +78,15 @@ async def learn() -> tuple[Any, Any, list[float], int]:
 
 def draw(observed: Any, learned: Any, losses: list[float], path: Path) -> None:
     """Draw the states and the loss into a file."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
-    left.plot(*observed.T, "o", color="#e07b39", label="observed")
-    left.plot(*learned.T, color="#2a6fbb", label="learned")
-    left.set(title="The way of the boat", aspect="equal")
+    plt.style.use(Path(__file__).parent / "pictures.mplstyle")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
+    left.plot(*observed.T, "o", color="C1", label="observed")
+    left.plot(*learned.T, color="C0", label="learned")
+    left.set(title="The way of the boat", xlabel="x", ylabel="y", aspect="equal")
     left.legend()
-    right.plot(losses, color="#2a6fbb")
-    right.set(title="Loss", xlabel="iteration", yscale="log")
-    figure.savefig(path, dpi=100)
+    right.plot(losses, color="C0")
+    right.set(title="Loss", xlabel="iteration", ylabel="mean squared error", yscale="log")
+    figure.savefig(path)
     plt.close(figure)
 
 

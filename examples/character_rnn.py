@@ -149,18 +149,16 @@ def write_line(model: CharacterRNN, alphabet: Alphabet, rng: numpy.random.Genera
     return " ".join(text.split())[:WIDTH]
 
 
-BLUE, GREY = "#2a6fbb", "#9aa5b1"
-STYLE = {"axes.grid": True, "axes.axisbelow": True, "axes.edgecolor": GREY, "grid.color": "#e6eaee"}
-STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"}
-STYLE |= {"axes.titleweight": "bold"}
+BLUE, GREY = "C0", "C2"
+STYLE = Path(__file__).parent / "pictures.mplstyle"
 
 
 def draw(history: History, path: Path) -> None:
     """Draw the loss, and beside it what was written, into a file."""
-    with plt.rc_context(STYLE):
+    with plt.style.context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(13, 4), layout="constrained", width_ratios=[2, 3])
         left.plot(numpy.arange(1, len(history.losses) + 1), history.losses, color=BLUE)
-        left.set(title="Loss", xlabel="step", ylabel="bits per character", xscale="log", ylim=(0, None))
+        left.set(title="Loss", xlabel="training step", ylabel="bits per character", xscale="log", ylim=(0, None))
         right.set(title="Written after so many steps")
         right.axis("off")
         for row, (steps, line) in enumerate(history.written):

@@ -136,14 +136,15 @@ def write(model: CharacterTransformer, alphabet: str, begin: str, length: int, c
 
 def draw(history: History, path: Path) -> None:
     """Draw the losses into a file."""
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    plt.style.use(Path(__file__).parent / "pictures.mplstyle")
+    figure, axes = plt.subplots(figsize=(7, 4))
     epochs = np.arange(1, len(history.training) + 1)
-    axes.plot(epochs, history.training, color="#2a6fbb", label="text that is learned")
-    axes.plot(epochs, history.validation, color="#e07b39", label="text kept aside")
-    axes.axvline(1 + int(np.argmin(history.validation)), color="#9aa5b1", linestyle="--", label="weights that are kept")
+    axes.plot(epochs, history.training, color="C0", label="text that is learned")
+    axes.plot(epochs, history.validation, color="C1", label="text kept aside")
+    axes.axvline(1 + int(np.argmin(history.validation)), color="C2", linestyle="--", label="weights that are kept")
     axes.set(title="Loss", xlabel="epoch", ylabel="bits per character")
     axes.legend()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path)
     plt.close(figure)
 
 

@@ -139,17 +139,15 @@ def posterior_deviation(hyper: Hyperparameters, data: Data, points: numpy.ndarra
     return result
 
 
-BLUE, ORANGE, GREY = "#2a6fbb", "#e07b39", "#9aa5b1"
-STYLE = {"axes.grid": True, "axes.axisbelow": True, "axes.edgecolor": GREY, "grid.color": "#e6eaee"}
-STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"}
-STYLE |= {"axes.titleweight": "bold", "legend.edgecolor": "none", "legend.framealpha": 0.9}
+BLUE, ORANGE, GREY = "C0", "C1", "C2"
+STYLE = Path(__file__).parent / "pictures.mplstyle"
 
 
 def draw(fit: Fit, data: Data, path: Path) -> None:
     """Draw the curve before and after learning, and the slope of the learned one, into a file."""
     grid = numpy.linspace(-5, 5, 300)
     stages = {"Before learning": START, "After learning": fit.hyper}
-    with plt.rc_context(STYLE):
+    with plt.style.context(STYLE):
         figure, panels = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
         for axes, (title, hyper) in zip(panels[:2], stages.items(), strict=True):
             mean = posterior_mean(hyper, data)(grid).numpy()
@@ -158,11 +156,11 @@ def draw(fit: Fit, data: Data, path: Path) -> None:
             axes.plot(grid, mean, color=BLUE, linewidth=2, label="mean ± 2 deviations")
             axes.plot(grid, curve(grid), color=GREY, linestyle="--", label="the curve")
             axes.plot(*data, "o", color=ORANGE, markersize=4, label="data")
-            axes.set(title=title, xlabel="x", ylim=(-4, 4))
+            axes.set(title=title, xlabel="x", ylabel="y", ylim=(-4, 4))
         slope = func.elementwise_grad(posterior_mean(fit.hyper, data))(grid)
         panels[2].plot(grid, slope, color=BLUE, linewidth=2, label="slope of the mean")
         panels[2].plot(grid, 2 * numpy.cos(2 * grid) + 0.3, color=GREY, linestyle="--", label="slope of the curve")
-        panels[2].set(title="Its slope", xlabel="x", ylim=(-4, 3))
+        panels[2].set(title="Its slope", xlabel="x", ylabel="dy/dx", ylim=(-4, 3))
         for axes in panels:
             axes.legend(loc="lower right")
         figure.savefig(path, dpi=100)

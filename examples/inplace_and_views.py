@@ -9,6 +9,7 @@ gradient of the final temperatures with respect to the initial ones. Gradient de
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,14 +65,15 @@ def draw(path: str, measured: np.ndarray, guess: ag.Tensor, gradient: np.ndarray
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    pyplot.style.use(Path(__file__).parent / "pictures.mplstyle")
     figure, (axes, below) = pyplot.subplots(2, 1, figsize=(7, 6), sharex=True)
-    axes.plot(true_start(), color="0.6", linewidth=5, label="how it began")
-    axes.plot(measured, label=f"measured {STEPS} steps later")
-    axes.plot(guess.detach().numpy(), "--", color="black", label="found again, from the measurement")
-    axes.set(ylabel="temperature")
+    axes.plot(true_start(), color="C2", linewidth=5, label="how it began")
+    axes.plot(measured, color="C0", label=f"measured {STEPS} steps later")
+    axes.plot(guess.detach().numpy(), "--", color="C1", label="found again, from the measurement")
+    axes.set(title="The rod", ylabel="temperature above its ends")
     axes.legend()
     below.bar(np.arange(POINTS), gradient)
-    below.set(xlabel="along the rod", ylabel="gradient of the middle's\ntemperature at the end")
+    below.set(title="The middle at the end, by the start", xlabel="point of the rod", ylabel="gradient")
     figure.savefig(path)
     pyplot.close(figure)
 

@@ -162,10 +162,8 @@ async def count_turns(result: Result) -> None:
         await asyncio.sleep(0)
 
 
-BLUE, ORANGE, GREY = "#2a6fbb", "#e07b39", "#9aa5b1"
-STYLE = {"axes.grid": True, "axes.axisbelow": True, "axes.edgecolor": GREY, "grid.color": "#e6eaee"}
-STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"}
-STYLE |= {"axes.titleweight": "bold", "legend.edgecolor": "none", "legend.framealpha": 0.9}
+BLUE, ORANGE, GREY = "C0", "C1", "C2"
+STYLE = Path(__file__).parent / "pictures.mplstyle"
 
 
 def draw(result: Result, observed: numpy.ndarray, predicted: numpy.ndarray, path: Path) -> None:
@@ -174,19 +172,20 @@ def draw(result: Result, observed: numpy.ndarray, predicted: numpy.ndarray, path
     grid = numpy.stack(numpy.meshgrid(side, side), axis=-1).reshape(-1, 2)
     velocities = network(result.weights, grid).numpy().reshape(25, 25, 2)
     times = STEP * numpy.arange(len(observed))
-    with plt.rc_context(STYLE):
+    with plt.style.context(STYLE):
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
         for axis, name in enumerate("xy"):
             color = (BLUE, ORANGE)[axis]
             left.plot(times, observed[:, axis], "o", color=color, markersize=2, label=f"{name}, observed")
             left.plot(times, predicted[:, axis], color=color, label=f"{name}, learned")
-        left.set(title="From the first state alone", xlabel="time")
+        left.set(title="From the first state alone", xlabel="time t", ylabel="state x, y")
         middle.streamplot(side, side, velocities[..., 0], velocities[..., 1], color=GREY, linewidth=0.6, arrowsize=0.7)
         middle.plot(*observed.T, "o", color=ORANGE, markersize=2, label="observed")
         middle.plot(*predicted.T, color=BLUE, linewidth=2, label="learned")
-        middle.set(title="The learned velocities", aspect="equal", xlim=(-2.2, 2.2), ylim=(-2.2, 2.2))
+        middle.set(title="The learned velocities", xlabel="x", ylabel="y", aspect="equal")
+        middle.set(xlim=(-2.2, 2.2), ylim=(-2.2, 2.2))
         right.plot(result.losses, color=BLUE, linewidth=0.8, label="loss")
-        right.set(title="Loss", xlabel="iteration", yscale="log")
+        right.set(title="Loss", xlabel="iteration", ylabel="mean squared error", yscale="log")
         for axes in figure.axes:
             axes.legend(loc="lower right")
         figure.savefig(path, dpi=100)

@@ -58,16 +58,19 @@ def differences() -> Any:
 
 def draw(weights: Any, table: Any, path: Path) -> None:
     """Draw the weights and the table into a file."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
-    left.bar(NAMES, weights, color="#2a6fbb")
-    left.set(title="The best weights")
+    plt.style.use(Path(__file__).parent / "pictures.mplstyle")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
+    left.bar(NAMES, weights, color="C0")
+    left.set(title="The best weights", ylabel="weight, fraction of the whole")
     limit = numpy.abs(table).max()
     image = right.imshow(table, cmap="RdBu", vmin=-limit, vmax=limit)
     right.set(title="Change of a weight by a return", xticks=range(4), yticks=range(4))
+    right.set(xlabel="return of", ylabel="weight of")
+    right.grid(False)
     right.set_xticklabels(NAMES)
     right.set_yticklabels(NAMES)
-    figure.colorbar(image)
-    figure.savefig(path, dpi=100)
+    figure.colorbar(image, label="weight per unit of return")
+    figure.savefig(path)
     plt.close(figure)
 
 

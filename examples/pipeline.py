@@ -22,6 +22,7 @@ import numpy as np
 import asyncgrad as ag
 
 try:
+    from matplotlib import style
     from matplotlib.figure import Figure
 except ModuleNotFoundError as missing:
     sys.exit(f"this example needs {missing.name}, which is not installed: pip install -e '.[demo]'")
@@ -95,20 +96,24 @@ async def step(schedule: str) -> tuple[list[Work], list[bytes], int]:
 
 def draw(logs: dict[str, list[Work]], path: Path) -> None:
     """Draw one time line for each schedule."""
-    figure = Figure(figsize=(8, 4), layout="constrained")
+    style.use(Path(__file__).parent / "pictures.mplstyle")
+    figure = Figure(figsize=(9, 4))
     for axes, (schedule, log) in zip(figure.subplots(len(logs), 1, sharex=True), logs.items(), strict=True):
         first = min(began for _, _, began, _ in log)
         for stage in range(STAGES):
-            for what, colour in (("forward", "#4c9be8"), ("backward", "#f2a33c")):
+            for what, colour in (("forward", "C0"), ("backward", "C1")):
                 mine = [one for one in log if one[:2] == (stage, what)]
                 spans = [(1000 * (began - first), 1000 * (ended - began)) for _, _, began, ended in mine]
                 axes.broken_barh(spans, (stage - 0.4, 0.8), facecolors=colour, edgecolor="white")
                 for number, (begin, length) in enumerate(spans):
-                    axes.text(begin + length / 2, stage, str(number + 1), ha="center", va="center", fontsize=7)
+                    axes.text(
+                        begin + length / 2, stage, str(number + 1), ha="center", va="center", color="white", fontsize=7
+                    )
         axes.set_yticks(range(STAGES), [f"stage {number + 1}" for number in range(STAGES)])
         axes.invert_yaxis()
-        axes.set_title(schedule, loc="left", fontsize=10)
-    figure.axes[-1].set_xlabel("milliseconds (blue: forward, orange: backward; the numbers are micro-batches)")
+        axes.set_title(schedule)
+        axes.grid(axis="y", visible=False)
+    figure.axes[-1].set_xlabel("time, ms (blue: forward, orange: backward; the numbers are micro-batches)")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 

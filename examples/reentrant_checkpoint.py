@@ -13,6 +13,7 @@ import argparse
 import functools
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,10 +73,11 @@ def draw(path: str, depths: list[int], peaks: dict[str, list[float]]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 5))
+    pyplot.style.use(Path(__file__).parent / "pictures.mplstyle")
+    figure, axes = pyplot.subplots(figsize=(7, 4))
     for name, values in peaks.items():
         axes.plot(depths, values, marker="o", label=name)
-    axes.set(xlabel="layers", ylabel="peak memory of a step, MB", xscale="log", yscale="log")
+    axes.set(title="Peak memory of a step", xlabel="layers", ylabel="memory, MB", xscale="log", yscale="log")
     axes.legend()
     figure.savefig(path)
     pyplot.close(figure)

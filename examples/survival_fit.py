@@ -54,17 +54,18 @@ def loss(coefficients: Any, covariates: Any, times: Any, died: Any) -> Any:
 
 def draw(coefficients: Any, path: Path) -> None:
     """Draw the fitted and the true curves of survival into a file."""
+    plt.style.use(Path(__file__).parent / "pictures.mplstyle")
     log_shape, intercept, slope = coefficients
     times = numpy.linspace(0, 12, 200)
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for covariate, color in ((-1.0, "#2a6fbb"), (1.0, "#e07b39")):
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for covariate, color in ((-1.0, "C0"), (1.0, "C1")):
         fitted = numpy.exp(-((times / numpy.exp(intercept + slope * covariate)) ** numpy.exp(log_shape)))
         true = numpy.exp(-((times / numpy.exp(TRUE["intercept"] + TRUE["slope"] * covariate)) ** TRUE["shape"]))
         axes.plot(times, fitted, color=color, label=f"covariate {covariate:+.0f}, fitted")
         axes.plot(times, true, ":", color=color, label="true")
-    axes.set(title="Survival", xlabel="time", ylabel="part that lives")
+    axes.set(title="Survival", xlabel="time since entry, unit of the data", ylabel="fraction alive")
     axes.legend()
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
     plt.close(figure)
 
 

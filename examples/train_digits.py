@@ -158,33 +158,33 @@ def percentiles(lateness: Sequence[float]) -> tuple[float, float, float]:
     return float(p50), float(p99), float(most)
 
 
-BLUE, ORANGE, GREY = "#2a6fbb", "#e07b39", "#9aa5b1"
-STYLE = {"axes.grid": True, "axes.axisbelow": True, "axes.edgecolor": GREY, "grid.color": "#e6eaee"}
-STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"}
-STYLE |= {"axes.titleweight": "bold", "legend.edgecolor": "none", "legend.framealpha": 0.9}
+BLUE, ORANGE, GREY = "C0", "C1", "C2"
+STYLE = Path(__file__).parent / "pictures.mplstyle"
 
 
 def draw(history: History, path: Path) -> None:
     """Draw the loss, the accuracy and the lateness of the loop into a file."""
     epochs = np.arange(1, len(history.test_accuracy) + 1)
     steps = np.linspace(0, len(epochs), len(history.losses))
-    with plt.rc_context(STYLE):
+    with plt.style.context(STYLE):
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
         left.plot(steps, history.losses, color=BLUE, alpha=0.25, linewidth=0.8, label="each step")
         means = np.reshape(history.losses, (len(epochs), -1)).mean(axis=1)
         left.plot(epochs - 0.5, means, color=BLUE, linewidth=2, label="mean of the epoch")
-        left.set(title="Loss", xlabel="epoch", yscale="log")
+        left.set(title="Loss", xlabel="epoch", ylabel="cross-entropy, nats", yscale="log")
         middle.plot(epochs, 100 * np.array(history.train_accuracy), color=BLUE, label="training images")
         middle.plot(epochs, 100 * np.array(history.test_accuracy), color=ORANGE, linewidth=2, label="test images")
         middle.axhline(100 * TARGET, color=GREY, linestyle="--", linewidth=1, label=f"target, {TARGET:.0%}")
-        middle.set(title=f"Accuracy: {history.test_accuracy[-1]:.1%} of test images", xlabel="epoch", ylabel="%")
+        middle.set(
+            title=f"Accuracy: {history.test_accuracy[-1]:.1%} of test images", xlabel="epoch", ylabel="accuracy, %"
+        )
         middle.set_ylim(min(90, 100 * min(history.test_accuracy)), 100)
         p50, p99, _ = percentiles(history.lateness)
         lateness = np.maximum(1000 * np.array(history.lateness), 0.01)
         right.hist(lateness, bins=np.geomspace(0.01, lateness.max(), 60), color=BLUE)
         right.axvline(p50, color=ORANGE, linewidth=2, label=f"median, {p50:.2f} ms")
         right.axvline(p99, color=ORANGE, linestyle="--", linewidth=2, label=f"99th percentile, {p99:.2f} ms")
-        right.set(title="How late a 1 ms timer woke", xlabel="ms (0.01 or less at the left)", ylabel="ticks")
+        right.set(title="How late a 1 ms timer woke", xlabel="lateness, ms (0.01 or less at the left)", ylabel="ticks")
         right.set(xscale="log", ylim=(0, 1.3 * right.get_ylim()[1]))
         right.xaxis.set_major_formatter("{x:g}")
         for axes in figure.axes:
@@ -204,8 +204,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0)):
         if getattr(options, name) < least:
             parser.error(f"--{name.replace('_', '-')} must be at least {least}, and is {getattr(options, name)}")
-    if options.out.suffix != ".png":
-        parser.error(f"--out must name a .png file, and is {str(options.out)!r}")
+    if options.out.suffix not in (".png", ".svg"):
+        parser.error(f"--out must name a .png or a .svg file, and is {str(options.out)!r}")
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

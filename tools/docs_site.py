@@ -12,9 +12,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from tools import reference
+import asyncgrad as ag
+from tools import gallery, pictures, reference
 
 __all__ = ["DOCS", "NAVIGATION", "ROOT", "assemble", "places"]
 
@@ -26,6 +28,7 @@ SITE = ROOT / "build" / "docs"
 #: The pages of docs/ in the order of the navigation; a pattern takes the pages that there are.
 NAVIGATION = {
     "Start here": ("in-a-hurry", "tutorial", "coming-from", "when-not-to-use", "notebooks/*"),
+    "Examples": ("gallery/index",),
     "How-to guides": (
         *(
             "guides",
@@ -60,11 +63,11 @@ NAVIGATION = {
     ),
     "Reference": ("reference", "coverage", "pytorch-names", "hips-names"),
     "Explanation": ("engine", "layout", "views", "performance"),
-    "Project": ("examples", "versions", "limits", "changelog", "contributing", "licence"),
+    "Project": ("versions", "limits", "changelog", "contributing", "licence"),
 }
 #: Pages made of files at the top of the repository, by the file that a link names.
 PROJECT = {
-    "README.md": "examples",
+    "README.md": "gallery/index",
     "CHANGELOG.md": "changelog",
     "CONTRIBUTING.md": "contributing",
     "LICENSE": "licence",
@@ -116,15 +119,18 @@ def places() -> dict[str, str]:
     }
 
 
-def assemble(target: Path) -> None:
-    """Write what Sphinx reads into a folder: docs/, the reference, and what docs/ links to beside it."""
+def assemble(target: Path, runs: Mapping[str, gallery.Run] | None = None) -> None:
+    """Write what Sphinx reads into a folder: docs/, the gallery, the reference, and what docs/ links to beside it.
+
+    Args:
+        target: the folder, which is made anew.
+        runs: what the examples have given, by `gallery.run_all`; none shows their code alone.
+    """
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(DOCS, target)
+    gallery.write(target, runs or {})
     for name, text in reference.pages().items():
         _write(target / "reference" / f"{name}.rst", text)
-    sections = re.split(r"^(?=## )", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
-    examples = next(section for section in sections if section.startswith("## Examples"))
-    _write(target / "examples.md", _rewritten(examples.replace("## ", "# ", 1), "", "", target))
     for file in ("CHANGELOG.md", "CONTRIBUTING.md"):
         _write(target / f"{PROJECT[file]}.md", _rewritten((ROOT / file).read_text(), "", "", target))
     _write(target / "licence.md", f"# Licence\n\n```text\n{(ROOT / 'LICENSE').read_text()}```\n")
@@ -132,7 +138,17 @@ def assemble(target: Path) -> None:
         folder = page.parent.relative_to(DOCS).as_posix()
         text = _with_index(page.relative_to(DOCS).with_suffix("").as_posix(), page.read_text())
         _write(target / page.relative_to(DOCS), _rewritten(text, f"docs/{folder}", folder, target))
+    _embed_the_graph(target)
     _add_navigation(target)
+
+
+def _embed_the_graph(target: Path) -> None:
+    """Put the page of a graph in the place of its picture, which is for readers of the repository."""
+    loss, model = pictures.graph_of_the_guide()
+    ag.visualize(loss, target / "extra" / "visualizing-graph.html", params=model)
+    page = target / "visualizing.md"
+    frame = gallery.frame("visualizing-graph.html", "The graph of a residual network")
+    page.write_text(re.sub(r"^!\[[^]]*\]\(graph-page\.png\)$", frame, page.read_text(), flags=re.MULTILINE))
 
 
 def _with_index(page: str, text: str) -> str:
@@ -178,6 +194,8 @@ def _place(file: str, target: Path) -> str:
     if file in PROJECT:
         return f"{PROJECT[file]}.md"
     path = ROOT / file
+    if path.parent == gallery.EXAMPLES and path.suffix == ".py":
+        return f"gallery/{path.stem}.md"
     if path.suffix in _LANGUAGES and path.is_file():
         page = target / "source" / f"{file}.md"
         if not page.exists():
@@ -214,7 +232,7 @@ def _toctree(pages: list[str], options: str = "") -> str:
 
 def main() -> int:
     """Build the site into build/docs; return the exit code."""
-    assemble(SOURCE)
+    assemble(SOURCE, gallery.run_all())
     strict = ["--fail-on-warning", "--keep-going", "--jobs", "auto", "--quiet"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "sphinx", *strict, "--builder", "html", str(SOURCE), str(SITE)]

@@ -19,7 +19,7 @@ from tests.support import house_rules
 from tests.support.fake_cupy import open_gpus
 from tests.support.gpus import GPU, why_not
 from tests.support.pages import anchors, broken_links, links, opening, prose
-from tools import docs_site, reference
+from tools import docs_site, gallery, reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), *(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))]
@@ -189,8 +189,10 @@ def assembled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_site_is_put_together_with_links_that_lead_somewhere(assembled: Path) -> None:
     pages = [path for path in assembled.rglob("*.md") if "source" not in path.relative_to(assembled).parts]
+    examples = [path.stem for path in (assembled / "gallery").iterdir()]
 
-    assert len(pages) == len(PAGES) + 1  # the examples of the README, and the licence
+    assert len(pages) == len(PAGES) - 1 + 1 + len(examples)  # without the README, with the licence and the gallery
+    assert sorted(examples) == sorted(["index", *(path.stem for path in gallery.EXAMPLES.glob("[a-z]*.py"))])
     assert [link for page in pages for link in broken_links(page)] == []
 
 
@@ -204,6 +206,14 @@ def test_links_of_the_site_read_as_titles_and_what_newcomers_search_is_found(ass
         for heading, phrases in headings.items():
             entries = ", ".join(f"! {phrase}" for phrase in phrases)
             assert f"\n{heading}\n\n```{{index}} {entries}\n```\n" in text
+
+
+def test_a_page_that_a_browser_shows_stands_in_the_place_of_its_picture(assembled: Path) -> None:
+    page = (assembled / "visualizing.md").read_text()
+
+    assert "graph-page.png" not in page
+    assert '<iframe class="graph" src="visualizing-graph.html"' in page
+    assert "MeanBackward" in (assembled / "extra" / "visualizing-graph.html").read_text()
 
 
 def test_a_picture_of_the_site_leaves_its_colours_to_the_site(assembled: Path) -> None:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import html
+import http.server
 import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.browser import browser, pixels, run_page, said, with_script
-from tools import docs_site
+from tests.support.devtools import Devtools, devtools
+from tools import docs_site, gallery
 
 NOTEBOOK = docs_site.DOCS / "notebooks" / "seeing.ipynb"
 #: The pages of the site that are built here; all of them would take minutes.
-PAGES = ("index", "tutorial", "notebooks/seeing")
+PAGES = (
+    *("index", "tutorial", "visualizing", "notebooks/seeing"),
+    *("gallery/index", "gallery/async_rule", "gallery/gaussian_process", "reference/asyncgrad.tree"),
+)
+#: Where a person can look at the pages.
+SCREENSHOTS = docs_site.ROOT / "build" / "screenshots"
 #: Says whether all pictures have been loaded, whether the page fits into the window, and how many panels are visible.
 LOOK = """
 document.body.dataset.said = JSON.stringify({
@@ -71,7 +81,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed: pip install --group docs")
     source, target = (tmp_path_factory.mktemp("site") / name for name in ("source", "site"))
-    docs_site.assemble(source)
+    docs_site.assemble(source, gallery.run_all(["async_rule", "gaussian_process"]))
     others = [
         path.relative_to(source).as_posix()
         for path in source.rglob("*")
@@ -102,7 +112,7 @@ def test_the_first_page_of_the_site_has_its_picture_a_search_and_a_dark_mode(sit
     dom = run_page(with_script(site / "index.html", script, site / "look.html"), tmp_path / "a", "--dump-dom")
     run_page(site / "index.html", tmp_path / "b", f"--screenshot={picture}")
 
-    assert json.loads(said(dom)) == {"pictures": True, "fits": True, "panels": 2}
+    assert json.loads(said(dom)) == {"pictures": True, "fits": True, "panels": 4}  # with the logo
     assert re.findall(r'data-themes="([^"]*)"', dom) == ["auto is light, dark is dark, light is light"]
     assert pixels(picture.read_bytes()) == (1400, 900)
     assert picture.stat().st_size > 50_000
@@ -162,7 +172,7 @@ def test_pages_hold_their_code_in_the_column_and_ask_nothing_of_other_machines(
 @pytest.mark.timeout(300)
 def test_a_picture_is_dark_on_a_dark_page(site: Path, tmp_path: Path) -> None:
     script = """
-    const filter = () => getComputedStyle(document.querySelector("img[src$='.svg']")).filter;
+    const filter = () => getComputedStyle(document.querySelector("article img[src$='.svg']")).filter;
     window.addEventListener("load", () => {
       const seen = {};
       for (const theme of ["light", "dark"]) { document.body.dataset.theme = theme; seen[theme] = filter(); }
@@ -174,3 +184,69 @@ def test_a_picture_is_dark_on_a_dark_page(site: Path, tmp_path: Path) -> None:
 
     assert found["light"] == "none"
     assert found["dark"].startswith("invert(")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files, and writes no log."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def served(site: Path) -> Iterator[str]:
+    """Return the address of the site on a server of this machine: a search asks for the pages that it has found."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devtools]:
+    """Return a browser that is told what to show."""
+    with devtools(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+#: What a visitor opens, by the name of the screenshot, and what has to be there.
+VISITED = {
+    "landing": ("index.html", "div.cards li"),
+    "gallery": ("gallery/index.html", "div.cards img"),
+    "example": ("gallery/async_rule.html", "iframe.graph"),
+    "picture": ("gallery/gaussian_process.html", "article img"),
+    "graph-in-a-guide": ("visualizing.html", "iframe.graph"),
+    "reference": ("reference/asyncgrad.tree.html", "dl.py"),
+    "search": ("search.html?q=gradient", "#search-results li"),
+    "graph": ("gallery/async_rule-graph.html", "svg"),
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("name", VISITED)
+def test_a_page_fits_the_window_without_a_complaint_and_asks_nothing_of_other_machines(
+    window: Devtools, served: str, name: str, width: int, is_dark: bool
+) -> None:
+    address, part = VISITED[name]
+    window.open(f"{served}/{address}", width, is_dark)
+    # The results of a search come one after the other.
+    window.ask(f"""new Promise(done => {{
+      const look = () => document.querySelector({part!r}) ? done() : requestAnimationFrame(look);
+      look();
+    }})""")
+    window.photograph(SCREENSHOTS / f"{name}-{width}-{'dark' if is_dark else 'light'}.png")
+    brightness = window.ask("""(() => {
+      const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
+      return (r + g + b) / 765;
+    })()""")
+    wide = window.ask("[document.documentElement.scrollWidth, window.innerWidth, window.outerWidth]")
+
+    assert wide[0] <= wide[1] == width
+    assert (brightness < 0.5) == is_dark
+    assert window.complaints == []
+    assert [one for one in window.requests if not one.startswith((served, "data:", "blob:"))] == []
+    assert len(window.requests) > (0 if name == "graph" else 3)

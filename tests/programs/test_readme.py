@@ -96,6 +96,10 @@ def test_an_example_of_the_readme_runs_in_ipython(
     assert capsys.readouterr().out.strip() == printed
 
 
+def test_what_an_example_prints_stands_beneath_it() -> None:
+    assert re.findall(r"```python\n.*?```\n\n```text\n(.*?)\n```", README, re.DOTALL) == PRINTED
+
+
 def test_first_example_is_ten_lines_and_the_rule_fifteen() -> None:
     lengths = [len([line for line in example.splitlines() if line.strip()]) for example in EXAMPLES]
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ..core.settings.lazy import attach
 
 if TYPE_CHECKING:
+    from ..observing.latency import LatencyHistogram as LatencyHistogram
     from . import http as http
-    from .latency import LatencyHistogram as LatencyHistogram
     from .learner import Evaluation as Evaluation
     from .learner import Learned as Learned
     from .learner import Learner as Learner
@@ -30,7 +30,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "": ["http"],
-            ".latency": ["LatencyHistogram"],
+            "..observing.latency": ["LatencyHistogram"],
             ".learner": ["Evaluation", "Learned", "Learner"],
             ".specs": ["ArraySpec"],
             ".statistics": ["Statistics", "prometheus_collector"],

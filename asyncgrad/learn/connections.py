@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, final
 
 from ..core.settings.arguments import whole_number
+from ..observing.live.application import ENDLESS
 from .awaited import Awaited
 
 __all__ = ["Limits", "protocol", "within_descriptors"]
@@ -324,6 +325,13 @@ def protocol(limits: Limits) -> Callable[..., asyncio.Protocol]:
         def handle_websocket_upgrade(self, event: Any) -> None:
             super().handle_websocket_upgrade(event)
             self.client_of_limits.forget()
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            cycle = self.cycle
+            if cycle is not None and not cycle.response_complete and cycle.scope["state"].get(ENDLESS):
+                # It would be waited for as long as its client stays: test_a_stop_does_not_wait_for_a_live_page.
+                self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Protocol, final
 
 from ..errors import ArgumentTypeError
-from .latency import LatencyHistogram
+from ..observing.latency import LatencyHistogram
 
 __all__ = ["Statistics", "prometheus_collector"]
 
@@ -34,6 +34,7 @@ class Statistics:
         evaluations, failed_evaluations: the same of evaluations.
         pending: examples that wait or are being learned now.
         pending_predictions: inputs that wait or are being answered now.
+        max_pending, max_pending_predictions: how many of each may.
         journal_records: lines of the journal now.
         torn_bytes: bytes of an incomplete last line that were cut off at the start.
         journal_error: why nothing more can be learned; None if it can.
@@ -75,6 +76,8 @@ class Statistics:
     failed_evaluations: int
     pending: int
     pending_predictions: int
+    max_pending: int
+    max_pending_predictions: int
     journal_records: int
     torn_bytes: int
     journal_error: str | None
@@ -83,7 +86,15 @@ class Statistics:
 
 
 #: What may also fall, and so is a gauge and no counter.
-_GAUGES = ("pending", "pending_predictions", "journal_records", "torn_bytes", "last_loss")
+_GAUGES = (
+    "pending",
+    "pending_predictions",
+    "max_pending",
+    "max_pending_predictions",
+    "journal_records",
+    "torn_bytes",
+    "last_loss",
+)
 
 
 #: What each number tells whoever sees it on a dashboard.
@@ -106,6 +117,8 @@ _HELP = {
     "failed_evaluations": "Evaluations that an error ended; learning goes on.",
     "pending": "Examples that wait to be learned or are being learned now.",
     "pending_predictions": "Inputs that wait for a prediction or are being answered now.",
+    "max_pending": "How many examples may wait or be learned at a time; a further one is refused.",
+    "max_pending_predictions": "How many inputs may wait or be answered at a time; a further one is refused.",
     "journal_records": "Lines of the journal since the last checkpoint, which a start would learn again.",
     "torn_bytes": "Bytes of an incomplete last line of the journal that were cut off when this process started.",
     "last_loss": "The loss of the last step, before it; NaN until there is one.",

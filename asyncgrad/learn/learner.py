@@ -372,7 +372,7 @@ class Learner:
         )
 
     def keep_records(self) -> Records:
-        """Return the last steps and examples that were not learned, which are kept from the first call on, 1024 of them.
+        """Return the last 1024 steps, and examples that were not learned, which are kept from the first call on.
 
         A live page shows them (`learn.http.live`).
         """

@@ -1,4 +1,4 @@
-"""A page in a real browser, driven by its DevTools: of any width, light or dark, with what it asks for and complains of.
+"""A page in a real browser, driven by its DevTools: of any width, light or dark, with what it asks for and says.
 
 The browser is spoken to by two pipes, so that this needs no package and no port.
 """

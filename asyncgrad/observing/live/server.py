@@ -52,7 +52,7 @@ class LiveServer:
         if self._server is None or not self._server.sockets:
             raise ArgumentError("the page has an address within its block: write async with ag.engine.serve_live()")
         host, port = self._server.sockets[0].getsockname()[:2]
-        if host in ("0.0.0.0", "::"):  # noqa: S104  # an address that was bound, and not one to bind
+        if host in ("0.0.0.0", "::"):
             host = "localhost"
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ...core.engine.await_stack import is_asyncio
@@ -110,7 +110,7 @@ def _place(node: NodeDescription) -> str | None:
     if not users:
         return None
     frame = users[-1]
-    return _cut(f"{os.path.basename(frame.filename)}:{frame.lineno}, {frame.name}")
+    return _cut(f"{Path(frame.filename).name}:{frame.lineno}, {frame.name}")
 
 
 def _cut(text: str) -> str:

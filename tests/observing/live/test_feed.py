@@ -64,7 +64,10 @@ async def test_each_record_is_told_once_in_the_whole_and_what_follows_it():
     feed.close()
 
     assert [value for _, _, value, _ in parsed(whole)[2]["records"]] == [0.5]
-    assert [(kind, value) for _, kind, value, _ in parsed(following)[2]["records"]] == [("done", 1.5), ("refused", None)]
+    assert [(kind, value) for _, kind, value, _ in parsed(following)[2]["records"]] == [
+        ("done", 1.5),
+        ("refused", None),
+    ]
 
 
 async def test_one_event_tells_at_most_so_many_values_and_all_marks():

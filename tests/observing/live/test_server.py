@@ -207,7 +207,9 @@ async def test_an_end_that_is_cancelled_ends_and_leaves_nothing():
 async def test_a_port_that_is_taken_says_what_to_write():
     async with ag.engine.serve_live(port=0) as first:
         taken = port_of(first)
-        with pytest.raises(OSError, match=re.escape(f"port {taken} of 127.0.0.1 is taken: ag.engine.serve_live(port=0)")):
+        with pytest.raises(
+            OSError, match=re.escape(f"port {taken} of 127.0.0.1 is taken: ag.engine.serve_live(port=0)")
+        ):
             await ag.engine.serve_live(port=taken).__aenter__()
 
 

@@ -30,7 +30,13 @@ def backward(number: int, *nodes: NodeDescription, **changes: Any) -> BackwardDe
 def test_one_is_stuck_if_all_its_nodes_are_old_and_none_is_ready():
     old, new, unknown = node(10.0), node(9.9), node(None)
     ready: dict[str, Any] = {"ready_count": 1}
-    passes = [backward(1, old, old), backward(2, old, new), backward(3, old, **ready), backward(4), backward(5, unknown)]
+    passes = [
+        backward(1, old, old),
+        backward(2, old, new),
+        backward(3, old, **ready),
+        backward(4),
+        backward(5, unknown),
+    ]
 
     assert stuck(passes, 10.0) == {1}
 

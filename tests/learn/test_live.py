@@ -92,8 +92,8 @@ async def test_a_mounted_page_shows_what_the_learner_does(framework, tmp_path):
         await turns_until(lambda: learner.model.began("backward") == 4)
         with pytest.raises(BusyError):
             await learner.learn(example(6))
+        learner._max_pending = 3
         with pytest.raises(TimeoutError):
-            learner._max_pending = 3
             await learner.learn(example(7), timeout=0.001)
         learning[1].cancel()
         await asyncio.wait(learning[1:])
@@ -168,7 +168,7 @@ async def test_a_step_that_fails_and_one_of_several_examples_are_recorded():
         await asyncio.gather(*learning)
         with pytest.raises(ExampleError):
             await learner.learn({**example(1), "y": np.array([1e6])})
-        found = [(one.kind, one.count, one.value is None) for one in records.since(0)]
+        found = [(one.kind, one.times, one.value is None) for one in records.since(0)]
 
     assert found == [("done", 3, False), ("failed", 1, True)]
 
@@ -240,7 +240,7 @@ LOOK = """({
 
 
 def looked_at(url: str, folder: Path) -> list[Any]:
-    """Return what a browser shows of the page at two widths, light and dark; and what it asked for and complained of."""
+    """Return what a browser shows at two widths, light and dark; and what it has asked for and complained of."""
     found: list[Any] = []
     with Browser(folder / "profile") as page:
         for width in (1400, 390):

@@ -141,7 +141,7 @@ class LiveFeed:
 
 
 def _fields(record: Record) -> tuple[float, str, float | None, int]:
-    return round(record.at, 3), record.kind, record.value, record.count
+    return round(record.at, 3), record.kind, record.value, record.times
 
 
 def _thinned(records: list[Record]) -> list[Record]:

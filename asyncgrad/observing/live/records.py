@@ -22,14 +22,14 @@ class Record(NamedTuple):
         at: when, by the clock of its Records.
         kind: "done", "refused", "cancelled", "timed out" or "failed".
         value: the loss of a step, or the seconds of a backward; None for what has none.
-        count: how many it stands for.
+        times: how many it stands for.
     """
 
     number: int
     at: float
     kind: str
     value: float | None
-    count: int
+    times: int
 
 
 @final
@@ -54,14 +54,14 @@ class Records:
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, kind: str, value: float | None = None, count: int = 1) -> None:
+    def add(self, kind: str, value: float | None = None, times: int = 1) -> None:
         """Add what has just happened, in the place of the oldest one if there are as many as may be."""
         now = self._clock()
         last = self._found[-1] if self._is_open else None
         if last is not None and value is None and last.kind == kind and now - last.at < _TOGETHER:
-            self._found[-1] = last._replace(count=last.count + count)
+            self._found[-1] = last._replace(times=last.times + times)
             return
-        self._found.append(Record(self.added, now, kind, value, count))
+        self._found.append(Record(self.added, now, kind, value, times))
         self.added += 1
         self._is_open = value is None
 

@@ -38,12 +38,12 @@ def test_a_flood_of_one_kind_is_one_record_as_long_as_nobody_was_given_it():
     records.add("done", 1.0)
     for _ in range(1000):
         records.add("refused")
-    first = [(one.kind, one.count) for one in records.since(0)]
+    first = [(one.kind, one.times) for one in records.since(0)]
     records.add("refused")
     records.add("cancelled")
 
     assert first == [("done", 1), ("refused", 1000)]
-    assert [(one.kind, one.count) for one in records.since(0)] == [("refused", 1000), ("refused", 1), ("cancelled", 1)]
+    assert [(one.kind, one.times) for one in records.since(0)] == [("refused", 1000), ("refused", 1), ("cancelled", 1)]
 
 
 def test_what_is_further_apart_is_not_one_record_and_neither_are_values():
@@ -55,7 +55,7 @@ def test_what_is_further_apart_is_not_one_record_and_neither_are_values():
     records.add("done", 1.0)
     records.add("done", 1.0)
 
-    assert [(one.at, one.kind, one.count) for one in records.since(0)] == [
+    assert [(one.at, one.kind, one.times) for one in records.since(0)] == [
         (0.0, "refused", 1),
         (0.3, "refused", 1),
         (0.3, "done", 1),

@@ -15,6 +15,7 @@ from asyncgrad.core.settings.observers import BACKWARDS
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
 from asyncgrad.observing.live import server as module
 from asyncgrad.observing.live.server import LiveServer
+from tests.learn.making import turns_until
 from tests.observing.live.making import parsed
 
 
@@ -159,8 +160,7 @@ async def test_one_connection_too_many_is_ended(monkeypatch):
         for writer in streams:
             writer.close()
             await writer.wait_closed()
-        while server._tasks:
-            await asyncio.sleep(0)
+        await turns_until(lambda: not server._tasks)
         again = await sent(server, get())
 
     assert third == b""

@@ -4,9 +4,9 @@
     python -m benchmarks.live --rounds 3 --seconds 2
 
 A service of Starlette on uvicorn, in a process of its own, predicts and learns. It is asked over a few connections that
-stay open: at a fixed rate, for the processor time of the service for each request; and as fast as it answers, for the
-requests in a second; and not at all, for what a page takes by itself. In each round all are measured with pages open and
-without. It writes nothing.
+stay open: at a fixed rate, for the processor time of the service for each request; as fast as it answers, for the
+requests in a second; and not at all, for what a page takes by itself. In each round all three are measured with pages
+open and without. It writes nothing.
 """
 
 from __future__ import annotations

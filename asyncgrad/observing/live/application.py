@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
@@ -130,9 +131,10 @@ class LiveApplication:
         self, send: Send, status: int, kind: bytes, body: bytes, headers: list[tuple[bytes, bytes]]
     ) -> None:
         length = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-        async with asyncio.timeout(self._write_timeout):
-            await send({"type": "http.response.start", "status": status, "headers": [*length, *_PLAIN, *headers]})
-            await send({"type": "http.response.body", "body": body})
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(self._write_timeout):
+                await send({"type": "http.response.start", "status": status, "headers": [*length, *_PLAIN, *headers]})
+                await send({"type": "http.response.body", "body": body})
 
     async def _stream(self, scope: Message, receive: Receive, send: Send, last: str | None) -> None:
         """Send events until the client goes, takes too long, or has had its time."""
@@ -144,10 +146,9 @@ class LiveApplication:
         watcher = start_task(_watch(receive, end), contextvars.copy_context(), "a live page watches a client")
         try:
             # A client that does not read, or breaks off, gets nothing more, and nobody waits for it.
-            async with asyncio.timeout(self._write_timeout) as limit:
-                await self._send_events(send, last, end, limit)
-        except (TimeoutError, OSError):
-            pass
+            with contextlib.suppress(TimeoutError, OSError):
+                async with asyncio.timeout(self._write_timeout) as limit:
+                    await self._send_events(send, last, end, limit)
         finally:
             self._ends.discard(end)
             self._feed.close()
@@ -205,11 +206,9 @@ async def _watch(receive: Receive, end: asyncio.Event) -> None:
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
     """Return when an event is set, or so many seconds have passed."""
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-    except TimeoutError:
-        pass
 
 
 def _headers(scope: Message) -> dict[str, list[str]]:

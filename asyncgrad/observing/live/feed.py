@@ -19,8 +19,9 @@ __all__ = ["LiveFeed"]
 
 #: How many samples are kept: those of two minutes.
 SAMPLES = 240
-#: How many records with values one event tells, evenly spread over all that are new.
-TOLD = 200
+#: How many records with values one event tells, evenly spread over all that are new; and how many are told again to who
+#: gets the whole: those of two minutes.
+TOLD, RECORDS = 12, 3000
 #: After so many intervals without a sample, rates and windows begin anew.
 PAUSE = 6
 
@@ -54,6 +55,8 @@ class LiveFeed:
         self._last = -math.inf
         #: The number of the last sample, and in front of it a name of this feed that no other process has.
         self._name, self._number = token_hex(4), 0
+        #: The records that were told, and the number of the next one.
+        self._records: deque[tuple[float, str, float | None, int]] = deque(maxlen=RECORDS)
         self._told = 0
         self._passes: dict[str, Any] = {}
         self._whole: bytes | None = None
@@ -75,7 +78,8 @@ class LiveFeed:
         # (test_a_page_that_goes_on_with_another_stream_loses_no_window).
         if self._clock() - self._last > PAUSE * self.interval:
             self.source.begin()
-            self._sample(0.0)
+            # All of the ring, from before anybody looked.
+            self._sample(0.0, RECORDS)
 
     def close(self) -> None:
         """Note that one looks no more; the last one ends the measurement."""
@@ -104,7 +108,7 @@ class LiveFeed:
             self._whole = self._encoded("whole", self._everything())
         return name, self._whole
 
-    def _sample(self, seconds: float) -> None:
+    def _sample(self, seconds: float, most: int = TOLD) -> None:
         self._last = now = self._clock()
         late = self._lateness.take()
         sample = {
@@ -114,24 +118,25 @@ class LiveFeed:
         }
         self._samples.append(sample)
         self._passes = running(self._stuck_after)
-        new = _thinned(self.source.records.since(self._told))
-        self._told = self.source.records.added
+        if new := self.source.records.since(self._told):
+            # Another thread may have added more since.
+            self._told = new[-1].number + 1
+        told = [_fields(one) for one in _thinned(new, most)]
+        self._records.extend(told)
         self._number += 1
         self._whole = None
         self._next = self._encoded(
-            "next", {"now": now, "samples": [sample], "records": [_fields(one) for one in new], "running": self._passes}
+            "next", {"now": now, "samples": [sample], "records": told, "running": self._passes}
         )
 
     def _everything(self) -> dict[str, Any]:
-        # Records that came after the sample belong to the next one.
-        records = [one for one in self.source.records.since(0) if one.number < self._told]
         return {
             "now": self._last,
             "interval": self.interval,
             "stuck_after": self._stuck_after,
             "facts": self.source.facts(),
             "samples": list(self._samples),
-            "records": [_fields(one) for one in records],
+            "records": list(self._records),
             "running": self._passes,
         }
 
@@ -141,19 +146,21 @@ class LiveFeed:
 
 
 def _fields(record: Record) -> tuple[float, str, float | None, int]:
-    return round(record.at, 3), record.kind, record.value, record.times
+    # As many digits as a chart shows: they are told again to each who begins to look.
+    value = None if record.value is None else float(f"{record.value:.6g}")
+    return round(record.at, 3), record.kind, value, record.times
 
 
-def _thinned(records: list[Record]) -> list[Record]:
-    """Return what was not done, all of it, and of the values at most TOLD."""
+def _thinned(records: list[Record], most: int) -> list[Record]:
+    """Return all without a value, and of those with one at most so many, among them the last."""
     values = sum(one.value is not None for one in records)
-    step = -(-values // TOLD)
+    step = -(-values // most)
     found, seen = [], 0
     for one in records:
         if one.value is None:
             found.append(one)
             continue
         seen += 1
-        if seen % step == 0:
+        if (values - seen) % step == 0:
             found.append(one)
     return found

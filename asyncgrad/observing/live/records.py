@@ -68,5 +68,4 @@ class Records:
     def since(self, number: int) -> list[Record]:
         """Return those from this number on that are still kept; none of them changes any more."""
         self._is_open = False
-        left = min(self.added - number, len(self._found))
-        return list(self._found)[len(self._found) - left :] if left > 0 else []
+        return [one for one in list(self._found) if one.number >= number]

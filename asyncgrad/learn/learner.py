@@ -704,7 +704,7 @@ class Learner:
         except BaseException as error:
             if not is_replay and self._stage is not None:
                 self._counts[f"ended_in_{self._stage}"] += 1
-                if self._records is not None and not is_cancelled(error):
+                if self._records is not None and not isinstance(error, asyncio.CancelledError):
                     self._records.add("failed")
             if is_written and self._directory is not None:
                 await asyncio.to_thread(self._directory.take_back)

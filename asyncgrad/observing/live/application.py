@@ -92,8 +92,8 @@ class LiveApplication:
             await self._stream(scope, receive, send, headers.get("last-event-id", [None])[0])
         else:
             policy = [(b"content-security-policy", self._page.policy.encode())]
-            text = b"" if scope["method"] == "HEAD" else self._page.text
-            await self._answer(send, 200, b"text/html; charset=utf-8", text, policy)
+            body = b"" if scope["method"] == "HEAD" else self._page.text
+            await self._answer(send, 200, b"text/html; charset=utf-8", body, policy)
 
     def _refusal(
         self, scope: Message, path: str, headers: dict[str, list[str]]

@@ -125,9 +125,7 @@ class LiveFeed:
         self._records.extend(told)
         self._number += 1
         self._whole = None
-        self._next = self._encoded(
-            "next", {"now": now, "samples": [sample], "records": told, "running": self._passes}
-        )
+        self._next = self._encoded("next", {"now": now, "samples": [sample], "records": told, "running": self._passes})
 
     def _everything(self) -> dict[str, Any]:
         return {

@@ -5,8 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from asyncgrad.observing.latency import LatencyHistogram, LatencyWindow
-from asyncgrad.observing.live.feed import PAUSE, SAMPLES, TOLD
+from asyncgrad.observing.live.feed import PAUSE, SAMPLES, TOLD, LiveFeed
 from tests.observing.live.making import new_feed, parsed
+
+
+def event_of(feed: LiveFeed, last: str | None) -> tuple[str, bytes]:
+    """Return the event that follows, which there must be."""
+    found = feed.event(last)
+    assert found is not None
+    return found
 
 
 async def test_nothing_is_sampled_until_somebody_looks():
@@ -22,10 +29,10 @@ async def test_all_who_look_share_one_sample_and_its_bytes():
     feed, source, clock = new_feed()
     feed.open()
     feed.open()
-    first = [feed.event(None) for _ in range(2)]
+    first = [event_of(feed, None) for _ in range(2)]
     clock.now += feed.interval
     last = first[0][0]
-    second = [feed.event(last) for _ in range(2)]
+    second = [event_of(feed, last) for _ in range(2)]
 
     assert first[0][1] is first[1][1]
     assert second[0][1] is second[1][1]
@@ -39,12 +46,12 @@ async def test_all_who_look_share_one_sample_and_its_bytes():
 async def test_who_has_missed_a_sample_gets_the_whole_and_so_does_one_of_another_process():
     feed, source, clock = new_feed()
     feed.open()
-    last, _ = feed.event(None)
+    last, _ = event_of(feed, None)
     for _ in range(3):
         clock.now += feed.interval
         source.records.add("done", 1.0)
-        feed.event(None)
-    found = [parsed(feed.event(name)[1]) for name in (last, "0-3", "nonsense")]
+        event_of(feed, None)
+    found = [parsed(event_of(feed, name)[1]) for name in (last, "0-3", "nonsense")]
     feed.close()
 
     assert [kind for _, kind, _ in found] == ["whole"] * 3
@@ -57,10 +64,10 @@ async def test_each_record_is_told_once_in_the_whole_and_what_follows_it():
     source.records.add("done", 0.5)
     feed.open()
     source.records.add("done", 1.5)
-    last, whole = feed.event(None)
+    last, whole = event_of(feed, None)
     clock.now += feed.interval
     source.records.add("refused")
-    _, following = feed.event(last)
+    _, following = event_of(feed, last)
     feed.close()
 
     assert [value for _, _, value, _ in parsed(whole)[2]["records"]] == [0.5]
@@ -73,13 +80,13 @@ async def test_each_record_is_told_once_in_the_whole_and_what_follows_it():
 async def test_one_event_tells_at_most_so_many_values_and_all_marks():
     feed, source, clock = new_feed()
     feed.open()
-    last, _ = feed.event(None)
+    last, _ = event_of(feed, None)
     for value in range(3 * TOLD):
         source.records.add("done", float(value))
         if value % 10 == 0:
             source.records.add("refused")
     clock.now += feed.interval
-    records = parsed(feed.event(last)[1])[2]["records"]
+    records = parsed(event_of(feed, last)[1])[2]["records"]
     feed.close()
 
     assert sum(kind == "done" for _, kind, _, _ in records) == TOLD
@@ -92,7 +99,7 @@ async def test_who_looks_first_is_told_all_that_was_kept_before():
     for value in range(2000):
         source.records.add("done", float(value))
     feed.open()
-    records = parsed(feed.event(None)[1])[2]["records"]
+    records = parsed(event_of(feed, None)[1])[2]["records"]
     feed.close()
 
     assert [value for _, _, value, _ in records] == [float(value) for value in range(2000 - 1024, 2000)]
@@ -118,8 +125,8 @@ async def test_samples_are_bounded():
     feed.open()
     for _ in range(SAMPLES + 20):
         clock.now += feed.interval
-        feed.event(None)
-    whole = parsed(feed.event(None)[1])[2]
+        event_of(feed, None)
+    whole = parsed(event_of(feed, None)[1])[2]
     feed.close()
 
     assert len(whole["samples"]) == SAMPLES
@@ -135,7 +142,7 @@ async def test_a_loop_that_was_blocked_is_late_and_one_that_nobody_watches_has_n
     while loop.time() < begun + 0.06:
         pass
     clock.now += feed.interval
-    late = parsed(feed.event(None)[1])[2]["samples"][-1]["late"]
+    late = parsed(event_of(feed, None)[1])[2]["samples"][-1]["late"]
     feed.close()
 
     assert timer is not None

@@ -21,7 +21,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 __all__ = ["Costs", "main", "measure"]
 
@@ -45,49 +45,6 @@ class Costs(NamedTuple):
     requests: tuple[float, float, float]
     idle: tuple[float, float, float]
     rate: float
-
-
-def serve() -> None:
-    """Serve in this process; print the port."""
-    import uvicorn
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse
-    from starlette.routing import Route
-
-    from asyncgrad import learn, nn, optim, run
-    from tests.support.listeners import new_listener
-
-    model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
-
-    def loss(model: Any, batch: Any) -> Any:
-        return nn.mse_loss(model(batch["x"]), batch["y"])
-
-    x, y = learn.ArraySpec((4,)), learn.ArraySpec((1,))
-    learner = learn.Learner(model, loss, optim.Adam(model), inputs=x, example={"x": x, "y": y})
-
-    async def predict(request: Request) -> JSONResponse:
-        body = await learn.http.read_json(request)
-        return JSONResponse((await learn.http.run_for_client(request, learner.predict(body))).tolist())
-
-    async def teach(request: Request) -> JSONResponse:
-        body = await learn.http.read_json(request)
-        return JSONResponse(await learn.http.run_for_client(request, learner.learn(body)))
-
-    async def used(_: Request) -> JSONResponse:
-        return JSONResponse(time.process_time())
-
-    routes = [
-        Route("/predict", predict, methods=["POST"]),
-        Route("/learn", teach, methods=["POST"]),
-        Route("/used", used),
-    ]
-    app = Starlette(routes=routes, lifespan=learn.http.lifespan(learner))
-    app.mount("/live", learn.http.live(learner))
-    listener = new_listener()
-    print(listener.getsockname()[1], flush=True)
-    config = uvicorn.Config(app, http=learn.http.connections(), access_log=False, log_level="warning")
-    run(uvicorn.Server(config).serve(sockets=[listener]))
 
 
 def _request(method: str, path: str, body: str = "") -> bytes:
@@ -175,7 +132,7 @@ async def _idle(port: int, seconds: float) -> float:
 
 async def measure(rounds: int, seconds: float, pages: int, rate: float) -> Costs:
     """Start the service, and measure it in turns."""
-    words = [sys.executable, "-m", "benchmarks.live", "--serve"]
+    words = [sys.executable, "-m", "benchmarks.live_service"]
     process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
     assert process.stdout is not None
     try:
@@ -214,11 +171,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--pages", type=int, default=3, help="that are open")
     parser.add_argument("--rate", type=float, default=1000.0, help="requests a second, for the processor time of one")
-    parser.add_argument("--serve", action="store_true", help="be the service: for the program itself")
     options = parser.parse_args()
-    if options.serve:
-        serve()
-        return
     found = asyncio.run(measure(options.rounds, options.seconds, options.pages, options.rate))
     print(f"| {options.pages} pages | open | closed | ratio |")
     print("| --- | ---: | ---: | ---: |")

@@ -255,7 +255,7 @@ def _without_file(error: BaseException) -> str:
 
 def live(
     learner: Learner, *, loopback_only: bool = True, names: Sequence[str] = (), stuck_after: float = 10.0
-) -> Callable[[Any, Any, Any], Awaitable[None]]:
+) -> LiveApplication:
     """Return the live page of a learner, an application of ASGI to mount beside the routes.
 
     A browser is shown, while the service runs: predictions, examples and steps in a second, with p50 and p99 of their

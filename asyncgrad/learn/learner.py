@@ -52,7 +52,7 @@ from .predictions import PredictionQueue
 from .raised import told
 from .settings import Settings, apply_options, changed_groups, check_options, differences, options_of
 from .specs import check_specs, conform
-from .statistics import Statistics
+from .statistics import Statistics, new_latencies
 
 __all__ = ["Evaluation", "Learned", "Learner"]
 
@@ -149,6 +149,9 @@ class Learner:
         array([3.])
     """
 
+    #: The last steps, and examples that were not learned, for a live page; None where there is none.
+    _records: Records | None = None
+
     def __init__(
         self,
         model: Module,
@@ -186,11 +189,7 @@ class Learner:
         self._seed = whole_number(seed, "seed", 0)
         self.evaluation: Evaluation | None = None
         self._counts: Counter[str] = Counter()
-        self.latencies: Mapping[str, LatencyHistogram] = {
-            name: LatencyHistogram() for name in ("predict", "learn", "step")
-        }
-        #: The last steps, and examples that were not learned, for a live page; None where there is none.
-        self._records: Records | None = None
+        self.latencies: Mapping[str, LatencyHistogram] = new_latencies()
         self._pending = PendingExamples(whole_number(batch_size, "batch_size", 1))
         self._predictions = PredictionQueue(
             self._answer,

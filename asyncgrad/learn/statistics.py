@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, final
 from ..errors import ArgumentTypeError
 from ..observing.latency import LatencyHistogram
 
-__all__ = ["Statistics", "prometheus_collector"]
+__all__ = ["Statistics", "new_latencies", "prometheus_collector"]
 
 
 @final
@@ -129,6 +129,11 @@ _LATENCY_HELP = {
     "learn": "Seconds from the call of learn to its answer, its wait included, for examples that were learned.",
     "step": "Seconds that a step took: forward, backward, journal and update of one batch of examples.",
 }
+
+
+def new_latencies() -> dict[str, LatencyHistogram]:
+    """Return the histograms of a learner: of answered predictions, learned examples, and steps."""
+    return {name: LatencyHistogram() for name in _LATENCY_HELP}
 
 
 class HasStatistics(Protocol):

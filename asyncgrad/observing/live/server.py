@@ -22,7 +22,7 @@ from .source import BackwardSource
 
 __all__ = ["LiveServer", "serve_live"]
 
-LOG = logging.getLogger("asyncgrad.live")
+LOG = logging.getLogger("asyncgrad.observing.live")
 
 #: How many connections are served at a time; one more is disconnected.
 CONNECTIONS = 32
@@ -91,10 +91,8 @@ class LiveServer:
             task.cancel()
         cancellation: asyncio.CancelledError | None = None
         while self._tasks:
-            ended = asyncio.Event()
-            next(iter(self._tasks)).add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]
             try:
-                await ended.wait()
+                await _end_of(next(iter(self._tasks)))
             except asyncio.CancelledError as cancelled:
                 # The tasks are cancelled already, and wait for nothing.
                 cancellation = cancelled
@@ -135,6 +133,12 @@ class LiveServer:
                 # Not taken in the time for it: closing would wait for that.
                 writer.transport.abort()
             writer.close()
+
+
+async def _end_of(task: EagerTask) -> None:
+    ended = asyncio.Event()
+    task.add_done_callback(lambda _: ended.set())
+    await ended.wait()
 
 
 @final

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-for name in ("starlette", "uvicorn", "httpx"):
-    pytest.importorskip(name, reason=f"needs {name}: pip install 'asyncgrad[serve]'")
+pytest.importorskip("starlette", reason="needs Starlette: pip install 'asyncgrad[serve]'")
+pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'asyncgrad[serve]'")
 
 from benchmarks import live
 from tests.support.loops import one_loop

@@ -277,7 +277,7 @@ def live(
     Example:
         >>> app.mount("/live", learn.http.live(learner))  # doctest: +SKIP
     """
-    if not hasattr(learner, "keep_records"):
+    if not hasattr(learner, "latencies"):
         raise ArgumentTypeError(takes("learn.http.live", "a Learner", learner, "write http.live(learner)"))
     feed = LiveFeed(LearnerSource(learner), stuck_after=seconds_of(stuck_after))
     only = truth(loopback_only, "loopback_only")

@@ -24,7 +24,7 @@ import uvicorn
 
 from asyncgrad import optim
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, BusyError, ExampleError
-from asyncgrad.learn import http, prometheus_collector
+from asyncgrad.learn import Learner, http, prometheus_collector
 from asyncgrad.learn.live import LearnerSource
 from tests.learn.making import QUESTION, Gate, example, loss, new_learner, turns_until
 from tests.learn.real import FRAMEWORKS, application
@@ -201,6 +201,7 @@ async def test_a_page_is_loopback_only_unless_told_otherwise_and_knows_the_names
     ("options", "error", "text"),
     [
         ({"learner": 1}, ArgumentTypeError, "learn.http.live takes a Learner, not int 1"),
+        ({"learner": Learner}, ArgumentTypeError, "learn.http.live takes a Learner, not "),
         ({"loopback_only": "no"}, ArgumentTypeError, "loopback_only"),
         ({"names": "box.example"}, ArgumentTypeError, "names must be a list of strings"),
         ({"stuck_after": -1}, ArgumentError, "stuck_after"),

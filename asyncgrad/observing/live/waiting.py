@@ -45,7 +45,7 @@ def stuck(backwards: Sequence[BackwardDescription], after: float) -> set[int]:
     """Return the ids of those in which nothing has begun or ended for so many seconds, and nothing can begin.
 
     One whose event loop is closed is stuck, too. One that waits for another backward, or for a lock that another one
-    holds, is stuck if that is; so those are that wait for each other.
+    holds, is stuck if that is; so those are that wait for each other. One that is not among these may move.
     """
     by_id = {one.id: one for one in backwards}
     found = {one.id for one in backwards if one.state == "abandoned" or _stands_still(one, after)}
@@ -54,7 +54,7 @@ def stuck(backwards: Sequence[BackwardDescription], after: float) -> set[int]:
             number
             for number in found
             if by_id[number].state != "abandoned"
-            and any(other in by_id and other not in found for other in _waited_for(by_id[number].running))
+            and any(other not in found for other in _waited_for(by_id[number].running))
         }
         if not moving:
             return found

@@ -45,7 +45,7 @@ def test_one_that_waits_for_another_is_stuck_if_that_is():
     waits = node(20.0, "backward 2")
     assert stuck([backward(1, waits), backward(2, node(1.0))], 10.0) == set()
     assert stuck([backward(1, waits), backward(2, node(11.0))], 10.0) == {1, 2}
-    assert stuck([backward(1, waits)], 10.0) == {1}
+    assert stuck([backward(1, waits)], 10.0) == set()
 
 
 def test_those_that_wait_for_each_others_locks_are_stuck_and_those_of_one_that_moves_are_not():

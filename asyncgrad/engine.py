@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .core.requests.limit import LimitStatistics as LimitStatistics
     from .core.requests.statistics import Statistics as Statistics
     from .core.requests.statistics import statistics as statistics
+    from .observing.live.server import LiveServer as LiveServer
+    from .observing.live.server import serve_live as serve_live
     from .observing.telemetry import OpenTelemetryInstrumentor as OpenTelemetryInstrumentor
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "ExecInfo",
     "GraphTask",
     "LimitStatistics",
+    "LiveServer",
     "LockDescription",
     "NO_DEVICE",
     "NodeDescription",
@@ -66,6 +69,7 @@ __all__ = [
     "describe_running",
     "dump_on_signal",
     "queue_callback",
+    "serve_live",
     "statistics",
     "warn",
     "will_execute",
@@ -76,6 +80,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
         {
+            ".observing.live.server": ["LiveServer", "serve_live"],
             ".observing.telemetry": ["OpenTelemetryInstrumentor"],
             ".core.requests.batched": ["BatchStatistics"],
             ".core.requests.limit": ["LimitStatistics"],

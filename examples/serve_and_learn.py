@@ -5,6 +5,7 @@
     curl --json '{"inputs": [[0.1, 0.2], [0.3, 0.4]], "targets": [[0.5], [0.6]]}' localhost:8000/learn
     curl --json '{"inputs": [[0.1, 0.2]]}' localhost:8000/predict
     curl localhost:8000/metrics
+    open http://localhost:8000/live in a browser
 
 The model is a recurrent network that turns a sequence of inputs into a sequence of outputs. Learning from a sequence of
 1,000 time steps takes a backward of thousands of nodes. Predictions are answered meanwhile, always from the weights
@@ -152,6 +153,7 @@ def application(learner: learn.Learner, ready: str | None = None, names: Sequenc
         Route("/metrics", metrics),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=learn.http.exception_handlers())
+    app.mount("/live", learn.http.live(learner))
     # A web page whose own name leads here is not answered.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
     return app

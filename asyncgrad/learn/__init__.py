@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from ..core.settings.lazy import attach
 
 if TYPE_CHECKING:
+    from ..observing.latency import LatencyHistogram as LatencyHistogram
     from . import http as http
     from .follower import Follower as Follower
     from .follower import FollowerStatistics as FollowerStatistics
     from .follower import follow as follow
-    from .latency import LatencyHistogram as LatencyHistogram
     from .learner import Evaluation as Evaluation
     from .learner import Learned as Learned
     from .learner import Learner as Learner
@@ -37,7 +37,7 @@ if not TYPE_CHECKING:
         {
             "": ["http"],
             ".follower": ["Follower", "FollowerStatistics", "follow"],
-            ".latency": ["LatencyHistogram"],
+            "..observing.latency": ["LatencyHistogram"],
             ".learner": ["Evaluation", "Learned", "Learner"],
             ".specs": ["ArraySpec"],
             ".statistics": ["Statistics", "prometheus_collector"],

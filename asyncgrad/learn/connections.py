@@ -13,6 +13,7 @@ from typing import Any, final
 
 from ..core.settings.arguments import whole_number
 from ..core.settings.extras import missing_extra
+from ..observing.live.application import ENDLESS
 from .awaited import Awaited
 
 __all__ = ["Limits", "protocol", "within_descriptors"]
@@ -52,6 +53,10 @@ class Limits:
     write: float
     #: After which one that waits for its client makes room for another.
     spare_after: float
+
+    def refusal(self) -> dict[str, str]:
+        """Return what one client too many is told."""
+        return {"error": f"{self.most} clients are connected already, and no more may be"}
 
 
 @final
@@ -130,6 +135,15 @@ class _Client:
             cycle.disconnected = True
             cycle.message_event.set()
         return our_state in (self._states.IDLE, self._states.SEND_RESPONSE)
+
+    def end_what_is_endless(self) -> None:
+        """End the connection if its answer ends with the client alone: a server that stops would wait for that.
+
+        test_a_stop_does_not_wait_for_a_live_page
+        """
+        cycle = self._connection.cycle
+        if cycle is not None and not cycle.response_complete and cycle.scope["state"].get(ENDLESS):
+            self.transport.close()
 
     def note_answered(self) -> None:
         """Note that an answer has ended."""
@@ -275,7 +289,6 @@ def protocol(limits: Limits) -> Callable[..., asyncio.Protocol]:
     """Return uvicorn's class of connections, with these limits."""
     base, response = _parts()
     turns = _Turns()
-    refusal = {"error": f"{limits.most} clients are connected already, and no more may be"}
 
     @final
     class Connection(base):  # type: ignore[misc, valid-type]  # known at run time only
@@ -289,7 +302,7 @@ def protocol(limits: Limits) -> Callable[..., asyncio.Protocol]:
             super().connection_made(client.transport)
             client.admit(one.client_of_limits for one in self.connections if isinstance(one, Connection))
             if client.is_refused:
-                self.app = response(refusal, 503, {"Retry-After": "1", "Connection": "close"})
+                self.app = response(limits.refusal(), 503, {"Retry-After": "1", "Connection": "close"})
             client.look()
 
         def data_received(self, data: bytes) -> None:
@@ -316,14 +329,16 @@ def protocol(limits: Limits) -> Callable[..., asyncio.Protocol]:
                 self.client_of_limits.look()
 
         def send_400_response(self, msg: str) -> None:
-            if self.client_of_limits.note_malformed():
-                super().send_400_response(msg)
-            else:
-                self.transport.close()
+            can_be_told = self.client_of_limits.note_malformed()
+            super().send_400_response(msg) if can_be_told else self.transport.close()
 
         def handle_websocket_upgrade(self, event: Any) -> None:
             super().handle_websocket_upgrade(event)
             self.client_of_limits.forget()
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            self.client_of_limits.end_what_is_endless()
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)

@@ -18,10 +18,10 @@ from ..core.engine.eager_task import EagerTask, start_task
 from ..core.settings.arguments import must_be, number
 from ..errors import ArgumentError, ArgumentTypeError, LearnerClosedError, ModelDirectoryError
 from ..nn.modules.module import Module
+from ..observing.latency import LatencyHistogram
 from ..optim.optimizer import Optimizer
 from .directory import CHECKPOINT, ModelDirectory
 from .journal_reader import CHECKSUM_SIZE, DirectorySource, JournalPart, JournalSource, Position
-from .latency import LatencyHistogram
 from .learner import Learned, Learner
 from .lines import Record, record_of
 

@@ -10,13 +10,13 @@ import contextvars
 import errno
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..core.engine.eager_task import start_task
-from ..core.settings.arguments import describe, number
+from ..core.settings.arguments import describe, number, takes, truth
 from ..core.settings.extras import missing_extra
 from ..core.settings.scheduling import no_full_collections
 from ..errors import (
@@ -29,6 +29,9 @@ from ..errors import (
     LearnerClosedError,
     RequestError,
 )
+from ..observing.live.application import LiveApplication, checked_names, seconds_of
+from ..observing.live.feed import LiveFeed
+from .live import LearnerSource
 
 if TYPE_CHECKING:
     from .follower import Follower
@@ -40,6 +43,7 @@ __all__ = [
     "health_app",
     "journal_app",
     "lifespan",
+    "live",
     "read_json",
     "run_for_client",
 ]
@@ -256,6 +260,37 @@ def _without_file(error: BaseException) -> str:
         if isinstance(each, OSError) and each.filename is not None:
             text = text.replace(str(each), f"[Errno {each.errno}] {each.strerror}")
     return text
+
+
+def live(
+    learner: Learner, *, loopback_only: bool = True, names: Sequence[str] = (), stuck_after: float = 10.0
+) -> LiveApplication:
+    """Return the live page of a learner, an application of ASGI to mount beside the routes.
+
+    A browser is shown, while the service runs: predictions, examples and steps in a second, with p50 and p99 of their
+    latency; the losses, with what was refused, cancelled or timed out; what waits, against its bound; each running
+    backward, and what it waits for; and how late the event loop is. It has numbers and names alone, escaped, runs no
+    script but its own, and asks nothing of other machines. At most 16 clients look at a time; one that does not read
+    misses what it does not read, and holds nothing.
+
+    Args:
+        learner: a Learner, which keeps its last 1024 steps from now on. Nothing else is measured while nobody looks.
+        loopback_only: whether clients on other machines are refused. Nobody is asked who they are.
+        names: names, besides localhost, by which browsers may call the service. Another one is refused, since the page
+            of a stranger, whose name leads to this machine, would be shown what the browser's owner may see.
+        stuck_after: the seconds after which a backward in which no node begins or ends is shown as stuck.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is invalid; the message names it.
+
+    Example:
+        >>> app.mount("/live", learn.http.live(learner))  # doctest: +SKIP
+    """
+    if not hasattr(learner, "latencies"):
+        raise ArgumentTypeError(takes("learn.http.live", "a Learner", learner, "write http.live(learner)"))
+    feed = LiveFeed(LearnerSource(learner), stuck_after=seconds_of(stuck_after))
+    only = truth(loopback_only, "loopback_only")
+    return LiveApplication(feed, loopback_only=only, names=checked_names(names))
 
 
 def connections(

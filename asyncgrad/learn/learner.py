@@ -42,17 +42,18 @@ from ..errors import (
 from ..memory.checkpoint.rng import RandomStreams, StreamReplay
 from ..memory.checkpoint.steps import ContextAwaitable
 from ..nn.modules.module import Module
+from ..observing.latency import LatencyHistogram
+from ..observing.live.records import Records
 from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
 from .directory import ModelDirectory
-from .latency import LatencyHistogram, new_latencies
 from .lines import Record
 from .pending import PendingExample, PendingExamples
 from .predictions import PredictionQueue
 from .raised import told
 from .settings import Settings, apply_options, changed_groups, check_options, differences, options_of
 from .specs import check_specs, conform
-from .statistics import Statistics
+from .statistics import Statistics, new_latencies
 
 __all__ = ["Evaluation", "Learned", "Learner"]
 
@@ -153,6 +154,8 @@ class Learner:
     _takes_over: bool = False
     #: Whether the log says that rounding differs.
     _has_told_rounding: bool = False
+    #: The last steps, and examples that were not learned, for a live page; None where there is none.
+    _records: Records | None = None
 
     def __init__(
         self,
@@ -220,6 +223,11 @@ class Learner:
         """How many examples the model has learned since it was made."""
         return self._published.learned
 
+    @property
+    def loss(self) -> Callable[..., object]:
+        """The loss, as it was given."""
+        return self._loss
+
     def __repr__(self) -> str:
         return f"Learner({type(self.model).__name__}, {self._state}, {self.learned} learned)"
 
@@ -286,7 +294,7 @@ class Learner:
         given = conform(self._example_spec, example, "example")
         seconds = self._timeout if timeout is None else _timeout(timeout)
         if len(self._pending) >= self._max_pending:
-            self._counts["refused"] += 1
+            self._note("refused")
             raise BusyError(f"{len(self._pending)} examples wait to be learned already, and no more may")
         loop, began = asyncio.get_running_loop(), perf_counter()
         pending = PendingExample(given, loop.create_future(), None if seconds is None else loop.time() + seconds)
@@ -300,10 +308,11 @@ class Learner:
         except TimeoutError as error:
             if seconds is None:
                 raise  # of the loss: there is no limit
-            self._counts["timed_out"] += 1
+            self._note("timed_out")
             raise TimeoutError(f"not learned within {seconds:g} s, and nothing has changed") from error
         except asyncio.CancelledError:
-            self._counts["cancelled"] += not pending.is_committed
+            if not pending.is_committed:
+                self._note("cancelled")
             raise
         finally:
             self._leave(pending)
@@ -356,6 +365,8 @@ class Learner:
             prediction_batches=self._predictions.batches,
             pending=len(self._pending),
             pending_predictions=self._predictions.pending,
+            max_pending=self._max_pending,
+            max_pending_predictions=self._predictions.max_pending,
             journal_records=0 if directory is None else directory.records,
             torn_bytes=0 if directory is None else directory.torn,
             journal_error=None if directory is None or directory.broken is None else str(directory.broken),
@@ -368,6 +379,21 @@ class Learner:
     def is_running(self) -> bool:
         """Whether it predicts and learns: from the start of its block on, until that ends or an error ends it."""
         return self._state == "running"
+
+    def keep_records(self) -> Records:
+        """Return the last 1024 steps, and examples that were not learned, which are kept from the first call on.
+
+        A live page shows them (`learn.http.live`).
+        """
+        if self._records is None:
+            self._records = Records()
+        return self._records
+
+    def _note(self, what: str) -> None:
+        """Count an example that was not learned, and record it if records are kept."""
+        self._counts[what] += 1
+        if self._records is not None:
+            self._records.add(what.replace("_", " "))
 
     def _check_runs(self, what: str) -> None:
         if self._state == "following" and what == "predict":
@@ -705,9 +731,11 @@ class Learner:
                 await self.optimizer.step_async()
             else:
                 await self._update(settings)
-        except BaseException:
+        except BaseException as error:
             if not is_replay and self._stage is not None:
                 self._counts[f"ended_in_{self._stage}"] += 1
+                if self._records is not None and not isinstance(error, asyncio.CancelledError):
+                    self._records.add("failed")
             if is_written and self._directory is not None:
                 await asyncio.to_thread(self._directory.take_back)
             self.optimizer.zero_grad()
@@ -724,6 +752,8 @@ class Learner:
         self._last_loss = loss
         if not is_replay:
             self.latencies["step"].add(perf_counter() - began)
+            if self._records is not None:
+                self._records.add("done", loss, len(examples))
         self._publish(self.learned + len(examples))
         if not is_replay and self._directory is not None:
             self._directory.confirm()

@@ -48,13 +48,14 @@ class PredictionQueue:
 
     Attributes:
         pending: how many wait or are being answered.
+        max_pending: how many may.
         batches: how many calls were made.
     """
 
     def __init__(
         self, answer: Callable[[Any], Coroutine[object, None, Any]], batch_size: int, delay: float, max_pending: int
     ) -> None:
-        self._answer, self._batch_size, self._delay, self._max_pending = answer, batch_size, delay, max_pending
+        self._answer, self._batch_size, self._delay, self.max_pending = answer, batch_size, delay, max_pending
         self._waiting: dict[Any, list[_Question]] = {}
         self._timers: dict[Any, asyncio.Handle] = {}
         #: What each call answers.
@@ -67,7 +68,7 @@ class PredictionQueue:
         Raises:
             BusyError: too many wait.
         """
-        if self.pending >= self._max_pending:
+        if self.pending >= self.max_pending:
             raise BusyError(f"{self.pending} predictions are waited for already, and no more may be")
         loop = asyncio.get_running_loop()
         question = _Question(inputs, loop.create_future())

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Protocol, final
 
 from ..core.settings.extras import missing_extra
 from ..errors import ArgumentTypeError
-from .latency import LatencyHistogram
+from ..observing.latency import LatencyHistogram
 
-__all__ = ["Statistics", "prometheus_collector"]
+__all__ = ["Statistics", "new_latencies", "prometheus_collector"]
 
 
 @final
@@ -35,6 +35,7 @@ class Statistics:
         evaluations, failed_evaluations: the same of evaluations.
         pending: examples that wait or are being learned now.
         pending_predictions: inputs that wait or are being answered now.
+        max_pending, max_pending_predictions: how many of each may.
         journal_records: lines of the journal now.
         torn_bytes: bytes of an incomplete last line that were cut off at the start.
         journal_error: why nothing more can be learned; None if it can.
@@ -76,6 +77,8 @@ class Statistics:
     failed_evaluations: int
     pending: int
     pending_predictions: int
+    max_pending: int
+    max_pending_predictions: int
     journal_records: int
     torn_bytes: int
     journal_error: str | None
@@ -87,6 +90,8 @@ class Statistics:
 _GAUGES = (
     "pending",
     "pending_predictions",
+    "max_pending",
+    "max_pending_predictions",
     "journal_records",
     "torn_bytes",
     "last_loss",
@@ -115,6 +120,8 @@ _HELP = {
     "failed_evaluations": "Evaluations that an error ended; learning goes on.",
     "pending": "Examples that wait to be learned or are being learned now.",
     "pending_predictions": "Inputs that wait for a prediction or are being answered now.",
+    "max_pending": "How many examples may wait or be learned at a time; a further one is refused.",
+    "max_pending_predictions": "How many inputs may wait or be answered at a time; a further one is refused.",
     "journal_records": "Lines of the journal since the last checkpoint, which a start would learn again.",
     "torn_bytes": "Bytes of an incomplete last line of the journal that were cut off when this process started.",
     "last_loss": "The loss of the last step, before it; NaN until there is one.",
@@ -140,6 +147,11 @@ _LATENCY_HELP = {
     "learn": "Seconds from the call of learn to its answer, its wait included, for examples that were learned.",
     "step": "Seconds that a step took: forward, backward, journal and update of one batch of examples.",
 }
+
+
+def new_latencies() -> dict[str, LatencyHistogram]:
+    """Return the histograms of a learner: of answered predictions, learned examples, and steps."""
+    return {name: LatencyHistogram() for name in _LATENCY_HELP}
 
 
 class HasStatistics(Protocol):

@@ -22,7 +22,7 @@ from asyncgrad.learn.http import connections
 from tests.learn.making import example, new_learner
 from tests.support.house import ROOT
 
-STARLETTE, FASTAPI, HOSTS, METRICS = re.findall(
+STARLETTE, FASTAPI, HOSTS, METRICS, LIVE = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "serving.md").read_text(), flags=re.DOTALL
 )
 
@@ -93,6 +93,21 @@ def test_the_first_service_of_the_page_has_as_many_lines_as_it_says():
     lines = [line for line in STARLETTE.splitlines() if line.strip()]
 
     assert len(lines) <= 20
+
+
+@SERVICES
+async def test_a_service_of_the_page_shows_its_live_page_to_this_machine(tmp_path, monkeypatch, blocks):
+    monkeypatch.chdir(tmp_path)
+    names = names_of(*blocks, LIVE)
+
+    found = []
+    for client in ("127.0.0.1", "10.0.0.7"):
+        transport = httpx.ASGITransport(app=names["app"], client=(client, 123))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as asking:
+            answer = await asking.get("/live/")
+            found.append((answer.status_code, answer.headers["content-type"].partition(";")[0]))
+
+    assert found == [(200, "text/html"), (403, "text/plain")]
 
 
 async def test_a_collector_has_each_number_of_the_statistics():

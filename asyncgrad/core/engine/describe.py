@@ -32,7 +32,7 @@ from .dependency_executor import DependencyExecutor
 from .device import open_devices
 from .device_limit import acquire_permit
 from .driver import DRIVING
-from .exec_info import count_reachable
+from .exec_info import MAX_COUNTED, count_reachable
 from .node_lock import acquire
 from .remote import join
 from .task_group import SUSPENDED
@@ -49,6 +49,7 @@ __all__ = [
     "NodeDescription",
     "QueueDescription",
     "describe_running",
+    "described",
 ]
 
 T = TypeVar("T")
@@ -265,6 +266,16 @@ def describe_running() -> EngineDescription:
         >>> ag.run(main())
         ('AccumulateGrad (leaf of shape ())', "asyncio's Event.wait")
     """
+    return described()[0]
+
+
+def described(most: int | None = None, budget: int | None = None) -> tuple[EngineDescription, int]:
+    """Return what `describe_running` returns, and how many backward passes are running.
+
+    Args:
+        most: how many of them are described, the oldest ones; None for all.
+        budget: how many nodes are walked to count them, of all that are described; None for MAX_COUNTED of each.
+    """
     stacks = _Stacks()
     try:
         found = {task.id: task for task in (*_suspended(), *stacks.drivers)}
@@ -273,18 +284,22 @@ def describe_running() -> EngineDescription:
             while outer is not None and outer.id not in found:
                 found[outer.id] = outer
                 outer = outer.outer
-        may_walk = len(found) <= MAX_WALKED
-        described = [_describe(found[number], stacks, may_walk) for number in sorted(found)]
-        return EngineDescription(tuple(one for one in described if one is not None), tuple(_queues()))
+        oldest = sorted(found)[:most]
+        if budget is not None:
+            most_nodes = budget // max(len(oldest), 1)
+        else:
+            most_nodes = MAX_COUNTED if len(found) <= MAX_WALKED else 0
+        backwards = [_describe(found[number], stacks, most_nodes) for number in oldest]
+        return EngineDescription(tuple(one for one in backwards if one is not None), tuple(_queues())), len(found)
     finally:
         # It holds the frame of this function: leave no cycle.
         stacks.clear()
 
 
-def _count_nodes(graph_task: GraphTask, may_walk: bool) -> tuple[int, int] | None:
+def _count_nodes(graph_task: GraphTask, most: int) -> tuple[int, int] | None:
     """Return how many nodes of a backward have ended, and how many there are; None where they cannot be counted.
 
-    Where the executor has not counted them, a walk does.
+    Where the executor has not counted them, a walk does, if there are no more than `most`.
     """
     executor, limits = graph_task.executor, graph_task.limits
     counts = None
@@ -292,17 +307,19 @@ def _count_nodes(graph_task: GraphTask, may_walk: bool) -> tuple[int, int] | Non
         counts = executor.counts()
         if counts is not None and executor.is_whole:
             return counts
-    if not may_walk:
+    if not most:
         return None
-    total = count_reachable([graph_task.root], limits)
+    total = count_reachable([graph_task.root], limits, most)
+    if total is None:
+        return None
     if counts is not None:
         remaining: int | None = counts[1] - counts[0]
     else:
         # A compiled function does not say which node it has suspended for:
         # test_a_compiled_node_that_waits_has_not_ended.
         begun = [node for node in (executor.node, *graph_task.node_tasks().values()) if node is not None]
-        remaining = count_reachable(dict.fromkeys([*executor.ready(), *begun]), limits)
-    return None if total is None or remaining is None else (total - remaining, total)
+        remaining = count_reachable(dict.fromkeys([*executor.ready(), *begun]), limits, most)
+    return None if remaining is None else (total - remaining, total)
 
 
 @final
@@ -373,13 +390,13 @@ def _try(function: Callable[..., T], *args: Any) -> T | None:
         return None
 
 
-def _describe(task: GraphTask, stacks: _Stacks, may_walk: bool) -> BackwardDescription | None:
+def _describe(task: GraphTask, stacks: _Stacks, most: int) -> BackwardDescription | None:
     """Describe a backward; None if it has ended meanwhile."""
     if not task.is_running:
         return None
     frame = stacks.drivers.get(task)
     ready = _try(lambda: task.executor.ready()) or []
-    counts = _try(_count_nodes, task, may_walk) or (None, None)
+    counts = _try(_count_nodes, task, most) or (None, None)
     driver = None if task.driver is None else task.driver()
     driven_by = stacks.thread_of[frame] if frame is not None else task.thread_id
     around = stacks.around(frame) if frame is not None else _awaiting(driver)

@@ -18,6 +18,7 @@ __all__ = [
     "Capture",
     "ExecInfo",
     "ExecInfos",
+    "MAX_COUNTED",
     "STEP",
     "as_tensors",
     "count_edges",
@@ -290,8 +291,8 @@ def count_edges(sources: list[Node], edges: dict[Node, int], horizon: int | None
 MAX_COUNTED = 200_000
 
 
-def count_reachable(nodes: Iterable[Node], limits: ExecInfos | None) -> int | None:
-    """Return how many nodes these lead to, themselves included; None if there are very many."""
+def count_reachable(nodes: Iterable[Node], limits: ExecInfos | None, most: int = MAX_COUNTED) -> int | None:
+    """Return how many nodes these lead to, themselves included; None if there are more than `most`."""
     stack = list(nodes)
     seen = set(stack)
     while stack:
@@ -299,7 +300,7 @@ def count_reachable(nodes: Iterable[Node], limits: ExecInfos | None) -> int | No
             if target is not None and target not in seen and (limits is None or limits.executes(target)):
                 seen.add(target)
                 stack.append(target)
-        if len(seen) > MAX_COUNTED:
+        if len(seen) > most:
             return None
     return len(seen)
 

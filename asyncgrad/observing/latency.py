@@ -1,12 +1,13 @@
-"""Latencies of a learner: how long what it has done took, counted in ranges."""
+"""LatencyHistogram: how long things took, counted in ranges; LatencyWindow: how long they took lately."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from typing import final
+from collections import deque
+from typing import Self, final
 
-__all__ = ["LatencyHistogram", "new_latencies"]
+__all__ = ["LatencyHistogram", "LatencyWindow"]
 
 
 @final
@@ -62,7 +63,37 @@ class LatencyHistogram:
             found.append((bound, count))
         return found
 
+    def copy(self) -> Self:
+        """Return a histogram of the same durations."""
+        found = type(self)()
+        found.counts, found.total = self.counts.copy(), self.total
+        return found
 
-def new_latencies() -> dict[str, LatencyHistogram]:
-    """Return the histograms of a learner: of answered predictions, learned examples, and steps."""
-    return {name: LatencyHistogram() for name in ("predict", "learn", "step")}
+    def since(self, earlier: Self) -> Self:
+        """Return a histogram of what was added after `earlier` was copied from this one."""
+        found = type(self)()
+        found.counts = [now - before for now, before in zip(self.counts, earlier.counts, strict=True)]
+        found.total = self.total - earlier.total
+        return found
+
+
+@final
+class LatencyWindow:
+    """The durations of a histogram that were added since the last few looks at it.
+
+    Args:
+        histogram: to which durations are added.
+        looks: how many looks ago a duration may have been added.
+    """
+
+    __slots__ = ("_earlier", "_histogram")
+
+    def __init__(self, histogram: LatencyHistogram, looks: int) -> None:
+        self._histogram = histogram
+        self._earlier = deque([histogram.copy()], maxlen=looks)
+
+    def look(self) -> LatencyHistogram:
+        """Return the durations of the window, of which this is one look."""
+        found = self._histogram.since(self._earlier[0])
+        self._earlier.append(self._histogram.copy())
+        return found

@@ -1,0 +1,192 @@
+"""`python -m benchmarks.live`: what a live page costs a service under load, with pages open and without, in turns.
+
+    python -m benchmarks.live                       # 1,000 requests a second, and as many as it can, with 3 pages open
+    python -m benchmarks.live --rounds 3 --seconds 2
+
+A service of Starlette on uvicorn, in a process of its own, predicts and learns. It is asked over a few connections that
+stay open: at a fixed rate, for the processor time of the service for each request; as fast as it answers, for the
+requests in a second; and not at all, for what a page takes by itself. In each round all three are measured with pages
+open and without. It writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Costs", "main", "measure"]
+
+ROOT = Path(__file__).resolve().parent.parent
+#: The connections that requests come over, and of so many requests, one is an example to learn.
+CONNECTIONS, LEARN_EVERY = 16, 20
+ASK, TEACH = json.dumps([0.1, 0.2, 0.3, 0.4]), json.dumps({"x": [0.1, 0.2, 0.3, 0.4], "y": [0.5]})
+
+
+class Costs(NamedTuple):
+    """Medians over the rounds, with pages and without, and of the ratios of both in one round.
+
+    Attributes:
+        microseconds: processor time of the service for a request, at the fixed rate: with, without, ratio.
+        requests: requests in a second, as fast as it answers: with, without, ratio.
+        idle: processor milliseconds of the service in a second in which nobody asks for anything: with and without.
+        rate: the requests in a second of the first.
+    """
+
+    microseconds: tuple[float, float, float]
+    requests: tuple[float, float, float]
+    idle: tuple[float, float, float]
+    rate: float
+
+
+def _request(method: str, path: str, body: str = "") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n{body}".encode()
+
+
+_REQUESTS = [_request("POST", "/predict", ASK)] * (LEARN_EVERY - 1) + [_request("POST", "/learn", TEACH)]
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> bytes:
+    """Return the body of an answer."""
+    writer.write(request)
+    head = await reader.readuntil(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise AssertionError(head.decode())
+    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    return await reader.readexactly(int(length.partition(b":")[2]))
+
+
+@asynccontextmanager
+async def _pages(port: int, count: int) -> AsyncIterator[None]:
+    """Have so many pages open, which take their events, and go on with another stream as a browser does."""
+
+    async def look() -> None:
+        last = ""
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+            header = f"\r\nlast-event-id: {last}" if last else ""
+            writer.write(f"GET /live/events HTTP/1.1\r\nhost: localhost{header}\r\n\r\n".encode())
+            try:
+                while line := await reader.readuntil(b"\n"):
+                    if line.startswith(b"id: "):
+                        last = line[4:].decode().strip()
+                        begun.set()
+            except asyncio.IncompleteReadError:
+                continue  # the stream has ended, and the page goes on with another one
+            finally:
+                writer.close()
+
+    tasks = []
+    for _ in range(count):
+        begun = asyncio.Event()
+        tasks.append(asyncio.create_task(look()))
+        await begun.wait()
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _load(port: int, seconds: float, rate: float | None) -> tuple[float, float]:
+    """Ask for so long; return the service's processor seconds for a request, and the requests in a second."""
+    streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS)]
+    asked = 0
+    before = float(await _ask(*streams[0], _request("GET", "/used")))
+    began = time.perf_counter()
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        while (elapsed := time.perf_counter() - began) < seconds:
+            if rate is not None and (early := asked / rate - elapsed) > 0:
+                await asyncio.sleep(early)
+                continue
+            asked += 1
+            await _ask(reader, writer, _REQUESTS[asked % LEARN_EVERY])
+
+    await asyncio.gather(*(client(*stream) for stream in streams))
+    took = time.perf_counter() - began
+    used = float(await _ask(*streams[0], _request("GET", "/used"))) - before
+    for _, writer in streams:
+        writer.close()
+        await writer.wait_closed()
+    return used / asked, asked / took
+
+
+async def _idle(port: int, seconds: float) -> float:
+    """Return the service's processor seconds in a second."""
+    stream = await asyncio.open_connection("127.0.0.1", port)
+    before = float(await _ask(*stream, _request("GET", "/used")))
+    began = time.perf_counter()
+    await asyncio.sleep(seconds)
+    used = float(await _ask(*stream, _request("GET", "/used"))) - before
+    stream[1].close()
+    await stream[1].wait_closed()
+    return used / (time.perf_counter() - began)
+
+
+async def measure(rounds: int, seconds: float, pages: int, rate: float) -> Costs:
+    """Start the service, and measure it in turns."""
+    words = [sys.executable, "-m", "benchmarks.live_service"]
+    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    try:
+        port = int(await process.stdout.readline())
+        await _load(port, 1.0, None)  # the first requests are the slowest
+        found: list[list[tuple[float, float, float]]] = []
+        for number in range(rounds):
+            turn: dict[bool, tuple[float, float, float]] = {}
+            for is_open in (True, False) if number % 2 else (False, True):
+                async with _pages(port, pages if is_open else 0):
+                    used, asked = await _load(port, seconds, rate)
+                    turn[is_open] = used, (await _load(port, seconds, None))[1], await _idle(port, seconds)
+                    if asked < 0.9 * rate:
+                        print(f"only {asked:.0f} requests a second were asked for", file=sys.stderr)
+            found.append([turn[True], turn[False]])
+    finally:
+        process.terminate()
+        await process.wait()
+    return Costs(
+        microseconds=_medians([(1e6 * ours[0], 1e6 * theirs[0]) for ours, theirs in found]),
+        requests=_medians([(ours[1], theirs[1]) for ours, theirs in found]),
+        idle=_medians([(1e3 * ours[2], 1e3 * theirs[2]) for ours, theirs in found]),
+        rate=rate,
+    )
+
+
+def _medians(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
+    ours, theirs = (statistics.median(each) for each in zip(*pairs, strict=True))
+    return ours, theirs, statistics.median([one / other for one, other in pairs])
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description="What a live page costs a service under load.")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--pages", type=int, default=3, help="that are open")
+    parser.add_argument("--rate", type=float, default=1000.0, help="requests a second, for the processor time of one")
+    options = parser.parse_args()
+    found = asyncio.run(measure(options.rounds, options.seconds, options.pages, options.rate))
+    print(f"| {options.pages} pages | open | closed | ratio |")
+    print("| --- | ---: | ---: | ---: |")
+    ours, theirs, ratio = found.microseconds
+    print(f"| processor time of a request, {found.rate:,.0f} a second, µs | {ours:.0f} | {theirs:.0f} | {ratio:.3f} |")
+    ours, theirs, _ = found.idle
+    more = f"{(ours - theirs) / 1e3:.1%} of a core more"
+    print(f"| processor time of an idle second, ms | {ours:.1f} | {theirs:.1f} | {more} |")
+    ours, theirs, ratio = found.requests
+    print(f"| requests a second, at most | {ours:,.0f} | {theirs:,.0f} | {ratio:.3f} |")
+
+
+if __name__ == "__main__":
+    main()

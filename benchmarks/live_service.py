@@ -1,0 +1,56 @@
+"""The service that `python -m benchmarks.live` starts in a process of its own; it prints its port."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+import asyncgrad as ag
+from asyncgrad import learn, nn, optim
+from tests.support.listeners import new_listener
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Serve predictions, examples, a live page, and the processor time that was used, until the process is ended."""
+    model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
+
+    def loss(model: Any, batch: Any) -> Any:
+        return nn.mse_loss(model(batch["x"]), batch["y"])
+
+    x, y = learn.ArraySpec((4,)), learn.ArraySpec((1,))
+    learner = learn.Learner(model, loss, optim.Adam(model), inputs=x, example={"x": x, "y": y})
+
+    async def predict(request: Request) -> JSONResponse:
+        body = await learn.http.read_json(request)
+        return JSONResponse((await learn.http.run_for_client(request, learner.predict(body))).tolist())
+
+    async def teach(request: Request) -> JSONResponse:
+        body = await learn.http.read_json(request)
+        return JSONResponse(await learn.http.run_for_client(request, learner.learn(body)))
+
+    async def used(_: Request) -> JSONResponse:
+        return JSONResponse(time.process_time())
+
+    routes = [
+        Route("/predict", predict, methods=["POST"]),
+        Route("/learn", teach, methods=["POST"]),
+        Route("/used", used),
+    ]
+    app = Starlette(routes=routes, lifespan=learn.http.lifespan(learner))
+    app.mount("/live", learn.http.live(learner))
+    listener = new_listener()
+    print(listener.getsockname()[1], flush=True)
+    config = uvicorn.Config(app, http=learn.http.connections(), access_log=False, log_level="warning")
+    ag.run(uvicorn.Server(config).serve(sockets=[listener]))
+
+
+if __name__ == "__main__":
+    main()

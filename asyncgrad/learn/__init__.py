@@ -6,21 +6,41 @@ from ..core.settings.lazy import attach
 
 if TYPE_CHECKING:
     from . import http as http
+    from .drift import ADWIN as ADWIN
+    from .drift import Change as Change
+    from .drift import Drift as Drift
+    from .drift import DriftDetector as DriftDetector
+    from .drift import DriftEvent as DriftEvent
+    from .drift import DriftStatus as DriftStatus
+    from .drift import PageHinkley as PageHinkley
     from .latency import LatencyHistogram as LatencyHistogram
     from .learner import Evaluation as Evaluation
     from .learner import Learned as Learned
     from .learner import Learner as Learner
+    from .learner import RolledBack as RolledBack
+    from .served import VersionLoss as VersionLoss
     from .specs import ArraySpec as ArraySpec
     from .statistics import Statistics as Statistics
     from .statistics import prometheus_collector as prometheus_collector
+    from .versions import Version as Version
 
 __all__ = [
+    "ADWIN",
     "ArraySpec",
+    "Change",
+    "Drift",
+    "DriftDetector",
+    "DriftEvent",
+    "DriftStatus",
     "Evaluation",
     "LatencyHistogram",
     "Learned",
     "Learner",
+    "PageHinkley",
+    "RolledBack",
     "Statistics",
+    "Version",
+    "VersionLoss",
     "http",
     "prometheus_collector",
 ]
@@ -30,9 +50,12 @@ if not TYPE_CHECKING:
         __name__,
         {
             "": ["http"],
+            ".drift": ["ADWIN", "Change", "Drift", "DriftDetector", "DriftEvent", "DriftStatus", "PageHinkley"],
             ".latency": ["LatencyHistogram"],
-            ".learner": ["Evaluation", "Learned", "Learner"],
+            ".learner": ["Evaluation", "Learned", "Learner", "RolledBack"],
+            ".served": ["VersionLoss"],
             ".specs": ["ArraySpec"],
             ".statistics": ["Statistics", "prometheus_collector"],
+            ".versions": ["Version"],
         },
     )

@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import Any, ClassVar, Protocol, final
 
 from ..errors import ArgumentTypeError
+from .drift import DriftStatus
 from .latency import LatencyHistogram
+from .served import VersionLoss
 
 __all__ = ["Statistics", "prometheus_collector"]
 
@@ -38,7 +40,16 @@ class Statistics:
         torn_bytes: bytes of an incomplete last line that were cut off at the start.
         journal_error: why nothing more can be learned; None if it can.
         last_loss: the loss of the last step; None before the first.
-        stage: what is being done now: "forward", "backward", "journal", "step", "checkpoint", or None.
+        stage: what is being done now: "forward", "backward", "journal", "step", "checkpoint", "rollback", "serve",
+            "compare", or None.
+        paused: why nothing is learned until `resume`; None if it is.
+        rollbacks: versions that were gone back to.
+        learned_again: examples that were learned once more after a rollback.
+        drifts: changes that were detected.
+        failed_reactions: those after which what was to be done could not be.
+        versions: versions in the directory now.
+        kept: steps whose examples a rollback has left to be learned again.
+        drift: what each detector sees now.
     """
 
     #: Those that only rise, and are counted by name.
@@ -55,6 +66,10 @@ class Statistics:
         "failed_checkpoints",
         "evaluations",
         "failed_evaluations",
+        "rollbacks",
+        "learned_again",
+        "drifts",
+        "failed_reactions",
     )
 
     learned: int
@@ -80,16 +95,24 @@ class Statistics:
     journal_error: str | None
     last_loss: float | None
     stage: str | None
+    paused: str | None
+    rollbacks: int
+    learned_again: int
+    drifts: int
+    failed_reactions: int
+    versions: int
+    kept: int
+    drift: tuple[DriftStatus, ...]
 
 
 #: What may also fall, and so is a gauge and no counter.
-_GAUGES = ("pending", "pending_predictions", "journal_records", "torn_bytes", "last_loss")
+_GAUGES = ("pending", "pending_predictions", "journal_records", "torn_bytes", "last_loss", "versions", "kept")
 
 
 #: What each number tells whoever sees it on a dashboard.
 _HELP = {
-    "learned": "Examples that the model has learned since it was made, in earlier processes too.",
-    "steps": "Steps of the optimizer since the model was made, in earlier processes too.",
+    "learned": "Examples that the model has learned since it was made, in earlier processes too; a rollback lowers it.",
+    "steps": "Steps of the optimizer since the model was made, in earlier processes too; a rollback lowers it.",
     "replayed": "Examples of the journal that were learned again when this process started, after its last checkpoint.",
     "predicted": "Predictions that were answered. Compare with prediction_batches to see how many share a call.",
     "prediction_batches": "Calls of the model that answered predictions.",
@@ -108,6 +131,12 @@ _HELP = {
     "pending_predictions": "Inputs that wait for a prediction or are being answered now.",
     "journal_records": "Lines of the journal since the last checkpoint, which a start would learn again.",
     "torn_bytes": "Bytes of an incomplete last line of the journal that were cut off when this process started.",
+    "rollbacks": "Versions that the model was taken back to.",
+    "learned_again": "Examples that were learned once more after a rollback.",
+    "drifts": "Changes of losses or inputs that were detected.",
+    "failed_reactions": "Drifts after which the rollback or the stop failed that was to follow; learning goes on.",
+    "versions": "Versions in the directory, which the model can be taken back to.",
+    "kept": "Steps whose examples a rollback has left to be learned again.",
     "last_loss": "The loss of the last step, before it; NaN until there is one.",
 }
 #: What each histogram of `Learner.latencies` tells.
@@ -127,6 +156,9 @@ class HasStatistics(Protocol):
 
     def statistics(self) -> Statistics:
         """Return the numbers of this moment."""
+
+    def losses(self) -> Mapping[str, VersionLoss]:
+        """Return the losses of the versions that are served."""
 
 
 def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learner") -> _Collector:
@@ -169,13 +201,15 @@ class _Collector:
             if value is None and each.name in _GAUGES:
                 # A gauge is there from the beginning, and JSON has no such number.
                 value = math.nan
-            if isinstance(value, str) or value is None:
+            if isinstance(value, (str, tuple)) or value is None:
                 continue
             kind = self._core.GaugeMetricFamily if each.name in _GAUGES else self._core.CounterMetricFamily
             yield kind(f"{self._prefix}_{each.name}", _HELP[each.name], value=value)
         name = f"{self._prefix}_can_learn"
-        what = "1 if the learner can learn; 0 if its journal cannot be written, after which it only predicts."
-        yield self._core.GaugeMetricFamily(name, what, found.journal_error is None)
+        what = "1 if the learner can learn; 0 if it is paused, or its journal cannot be written: then it only predicts."
+        yield self._core.GaugeMetricFamily(name, what, found.journal_error is None and found.paused is None)
+        yield from self._of_drifts(found.drift)
+        yield from self._of_versions()
         for name, histogram in self._learner.latencies.items():
             yield self._core.HistogramMetricFamily(
                 f"{self._prefix}_{name}_seconds",
@@ -183,6 +217,27 @@ class _Collector:
                 buckets=[(_bound(bound), count) for bound, count in histogram.cumulative()],
                 sum_value=histogram.total,
             )
+
+    def _of_drifts(self, drift: tuple[DriftStatus, ...]) -> Iterator[Any]:
+        """Yield what the detectors see, each with its name as a label."""
+        for name, what, kind in (
+            ("drifts", "Drifts of one kind that were detected.", self._core.CounterMetricFamily),
+            ("count", "Values that a detector of drift compares now.", self._core.GaugeMetricFamily),
+            ("mean", "Mean of the values that a detector of drift compares now.", self._core.GaugeMetricFamily),
+        ):
+            family = kind(f"{self._prefix}_drift_{name}", what, labels=["of"])
+            for each in drift:
+                family.add_metric([each.name], getattr(each, name))
+            yield family
+
+    def _of_versions(self) -> Iterator[Any]:
+        """Yield the losses of the model and of the versions that are served, on the same examples."""
+        losses = self._learner.losses()
+        what = "Mean loss since the versions are served, on the same examples, each before it was learned."
+        family = self._core.GaugeMetricFamily(f"{self._prefix}_version_loss", what, labels=["version"])
+        for name, loss in losses.items():
+            family.add_metric([name], loss.mean)
+        yield family
 
 
 def _bound(seconds: float) -> str:

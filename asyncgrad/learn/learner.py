@@ -1252,8 +1252,7 @@ class Learner:
 
     def _save_now(self, directory: ModelDirectory, settings: Settings) -> None:
         # Nobody writes into the model meanwhile: the task that learns waits for this.
-        versions = directory.versions
-        needed = self._lineage.needed([versions.lineage(name).learned for name in versions.all()])
+        needed = self._lineage.needed(directory.versions.learned())
         directory.save_checkpoint(self._checkpoint_state(settings), needed)
 
     async def _save_for_waiters(self) -> None:

@@ -19,6 +19,7 @@ from ..errors import ArgumentError, ArgumentTypeError, ModelDirectoryError
 from ..optim.optimizer import Group
 from .checkpoint_file import read_checkpoint, read_part, write_checkpoint
 from .lineage import Lineage
+from .positions import Positions
 from .settings import Settings
 
 __all__ = ["CURRENT", "Version", "VersionFiles", "check_name"]
@@ -79,7 +80,7 @@ def check_name(name: Any) -> str:
 
 @final
 class VersionFiles:
-    """The files of the versions in a directory. All methods but `all`, `find` and `newest` block.
+    """The files of the versions in a directory. Only `write`, `check_is_new`, `read` and `remove` block.
 
     Args:
         path: their folder, which is made with the first of them.
@@ -89,12 +90,15 @@ class VersionFiles:
         self._path = path
         self._found: dict[str, Version] = {}
         self._lineages: dict[str, Lineage] = {}
+        #: Whether there is one that cannot be read: what a copy of it may need is kept.
+        self._is_damaged = False
         if not path.is_dir():
             return
         for file in path.glob("*.npz"):
             try:
                 self._add(file.stem, read_part(file, "position"), read_part(file, "version"))
             except (ModelDirectoryError, OSError, TypeError, KeyError, ValueError) as error:
+                self._is_damaged = True
                 log.error("%s is left out, and cannot be gone back to: %s", file, error)
 
     def _add(self, name: str, position: int, info: Mapping[str, Any]) -> Version:
@@ -131,9 +135,9 @@ class VersionFiles:
         """Return the name of the version that was written last; None if there is none."""
         return next(reversed(self.all()), None)
 
-    def lineage(self, name: str) -> Lineage:
-        """Return what a version has learned from."""
-        return self._lineages[name]
+    def learned(self) -> list[Positions]:
+        """Return the lines that each version has learned from; none, for one that cannot be read."""
+        return [*(each.learned for each in self._lineages.values()), *([Positions()] if self._is_damaged else [])]
 
     def _file(self, name: str) -> Path:
         return self._path / f"{name}.npz"

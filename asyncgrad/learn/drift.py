@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, final
 
 from ..core.engine.eager_task import EagerTask, start_task
-from ..core.settings.arguments import check_function, must_be, number, whole_number
+from ..core.settings.arguments import check_callable, must_be, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
 from .lineage import CHOICES, Choice
 from .versions import check_name
@@ -171,8 +171,9 @@ class ADWIN(DriftDetector):
     """Adaptive windowing: the mean has changed where two parts of the window differ by more than chance explains.
 
     The window has the latest values, as long as they are alike: n values with the variance v are cut into n0 older and
-    n1 newer ones wherever their means differ by more than sqrt(2 v d / m) + 2 d / (3 m), where 1 / m = 1 / n0 + 1 / n1
-    and d = ln(2 ln(n) / delta), and the older ones are dropped. For values from 0 to 1, a cut without a change has the
+    n1 newer ones where their means differ by more than sqrt(2 v d / m) + 2 d / (3 m), with 1 / m = 1 / n0 + 1 / n1 and
+    d = ln(2 ln(n) / delta), and the older ones are dropped: at the clearest cut, all at once, so that one change is
+    told once, where the paper drops group after group. For values from 0 to 1, a cut without a change has the
     probability `delta`; larger ones are cut sooner. Of n values, sums of some log n groups are kept. Bifet and Gavaldà,
     Learning from time-changing data with adaptive windowing, SIAM International Conference on Data Mining (2007).
 
@@ -237,28 +238,32 @@ class ADWIN(DriftDetector):
             self._rows[level + 1].append((one + other, one_variance + other_variance + apart))
 
     def _cut(self) -> Change | None:
-        """Drop the oldest groups for as long as there is a cut; return the first one."""
+        """Drop what lies before the clearest cut, for as long as there is one; return the first."""
         found: Change | None = None
-        while (change := self._find_cut()) is not None:
+        while (cut := self._clearest_cut()) is not None:
+            older, change = cut
             found = found or change
-            self._drop_oldest()
+            end = self._count - older
+            while self._count > end:
+                self._drop_oldest()
         return found
 
-    def _find_cut(self) -> Change | None:
+    def _clearest_cut(self) -> tuple[int, Change] | None:
+        """Return the number of older values, and the means of both parts, where these differ most by their bound."""
+        found, excess = None, 1.0
         older, older_total = 0, 0.0
         for level in reversed(range(len(self._rows))):
             for total, _ in self._rows[level]:
                 older += 1 << level
                 older_total += total
                 newer = self._count - older
-                if newer < self._min_count:
-                    return None
-                if older < self._min_count:
+                if min(older, newer) < self._min_count:
                     continue
                 before, after = older_total / older, (self._total - older_total) / newer
-                if abs(after - before) > self._bound(older, newer):
-                    return Change(before, after)
-        return None
+                if abs(after - before) > excess * self._bound(older, newer):
+                    found = (older, Change(before, after))
+                    excess = abs(after - before) / self._bound(older, newer)
+        return found
 
     def _bound(self, older: int, newer: int) -> float:
         share = 1 / older + 1 / newer
@@ -379,11 +384,13 @@ class Drift:
         if not isinstance(detector, DriftDetector):
             raise ArgumentTypeError(must_be("detector", "a DriftDetector, as PageHinkley() or ADWIN()", detector))
         if of != "loss":
-            check_function(of, "of", {})
+            given = "pass a function or 'loss'"
+            check_callable(of, "of", "with an example", given, ArgumentTypeError)
         if isinstance(then, str) and then not in ("warn", "rollback", "stop"):
             raise ArgumentError(f"then must be 'warn', 'rollback', 'stop' or a function, not {then!r}")
         if not isinstance(then, str):
-            check_function(then, "then", None)
+            given = "pass a function, 'warn', 'rollback' or 'stop'"
+            check_callable(then, "then", "with a DriftEvent", given, ArgumentTypeError)
         if examples not in CHOICES:
             raise ArgumentError(f"examples must be 'skip', 'keep' or 'learn', not {examples!r}")
         self.detector, self.of, self.then = detector, of, then

@@ -7,6 +7,8 @@ import math
 import os
 import random
 import shutil
+import subprocess
+import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +29,9 @@ from asyncgrad.errors import (
 from asyncgrad.learn import Learner, Version
 from asyncgrad.learn.lineage import CHOICES, Lineage
 from asyncgrad.learn.positions import Positions
+from tests.learn.actions import Action, Expected, act, bits, bits_of, new_learner, some_actions
 from tests.learn.crashing import as_killed, crash
 from tests.learn.failing_files import CALLS, FailingFiles
-from tests.learn.following import Action, Expected, act, bits, bits_of, new_learner
 from tests.learn.making import failing_disk, turns_until
 from tests.support.loops import run_on
 from tests.support.sampling import cases
@@ -543,30 +545,6 @@ async def test_a_loss_that_fails_for_a_version_is_told_and_learning_goes_on(tmp_
 # --- kills, damage and disks that fail -----------------------------------------------------------
 
 
-def some_actions(rng: random.Random, count: int) -> list[Action]:
-    """Return actions that a learner can do, one after another."""
-    found: list[Action] = []
-    names: list[str] = []
-    for at in range(count):
-        what = rng.choices(["learn", "rate", "name", "back", "kept", "forget", "save"], [8, 1, 2, 2, 1, 0.5, 0.5])[0]
-        if what in ("back", "forget") and not names:
-            what = "name"
-        if what == "learn":
-            found.append((what, at))
-        elif what == "rate":
-            found.append((what, rng.choice([0.5, 0.25, 0.125])))
-        elif what == "name":
-            names.append(f"v{at}")
-            found.append((what, names[-1]))
-        elif what == "back":
-            found.append((what, rng.choice(names), rng.choice(CHOICES)))
-        elif what == "forget":
-            found.append((what, names.pop(rng.randrange(len(names)))))
-        else:
-            found.append((what,))
-    return found
-
-
 @pytest.mark.parametrize("seed", range(cases(40)))
 async def test_wherever_a_learner_is_killed_a_start_has_the_bits_and_goes_on_with_them(tmp_path, seed):
     rng = random.Random(seed)
@@ -817,3 +795,15 @@ async def test_a_crash_between_checkpoint_and_journal_after_a_rollback_does_noth
     expected.do(("kept",))
 
     assert after == await bits_of(expected) == await found_in(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes as on Linux")
+def test_whenever_a_process_is_killed_what_was_acknowledged_is_there_once(tmp_path):
+    count = cases(200)
+    command = [sys.executable, "-m", "tests.learn.killed", str(tmp_path), "0", str(count)]
+
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert int(ended.stdout) >= count

@@ -5,6 +5,7 @@ The bits of its model are those of a learner without a directory that learns the
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -14,8 +15,9 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad import nn, optim
 from asyncgrad.learn import Learner
+from asyncgrad.learn.lineage import CHOICES
 
-__all__ = ["Action", "Expected", "act", "bits", "bits_of", "new_learner"]
+__all__ = ["Action", "Expected", "act", "bits", "bits_of", "new_learner", "some_actions"]
 
 #: What is done: "learn" with the number of an example, "rate" with a rate, "name", "forget" or "back" with a name (and
 #: what becomes of the examples), "kept", or "save".
@@ -127,3 +129,27 @@ async def bits_of(expected: Expected) -> list[Any]:
             await act(learner, ("learn", number))
         await learner.set_options(lr=expected.rate)
         return bits(learner)
+
+
+def some_actions(rng: random.Random, count: int) -> list[Action]:
+    """Return actions that a learner can do, one after another."""
+    found: list[Action] = []
+    names: list[str] = []
+    for at in range(count):
+        what = rng.choices(["learn", "rate", "name", "back", "kept", "forget", "save"], [8, 1, 2, 2, 1, 0.5, 0.5])[0]
+        if what in ("back", "forget") and not names:
+            what = "name"
+        if what == "learn":
+            found.append((what, at))
+        elif what == "rate":
+            found.append((what, rng.choice([0.5, 0.25, 0.125])))
+        elif what == "name":
+            names.append(f"v{at}")
+            found.append((what, names[-1]))
+        elif what == "back":
+            found.append((what, rng.choice(names), rng.choice(CHOICES)))
+        elif what == "forget":
+            found.append((what, names.pop(rng.randrange(len(names)))))
+        else:
+            found.append((what,))
+    return found

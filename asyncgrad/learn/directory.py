@@ -225,9 +225,24 @@ class ModelDirectory:
                 raise OSError(f"no checkpoint is written: {self.broken or 'the directory was closed'}")
             self._settle()
             if needed & Positions([(self._first, self.position)]):
-                self._history.add(self._first, self._own_lines())
+                self._history.add(self._first, self._size - self._start, self._own_lines())
             self._replace_checkpoint(state)
             self._history.prune(needed, self.position)
+
+    def skip_taken(self) -> bool:
+        """Leave out the positions of lines that are no more, and that versions and the history know; tell if there are.
+
+        They are those of a later time than the checkpoint's, which was restored from a copy, or of a journal that
+        somebody has given up. A checkpoint must follow, since lines of one journal follow each other.
+
+        Raises:
+            OSError: the history cannot be read.
+        """
+        taken = [version.position for version in self.versions.all().values()]
+        if self._history.firsts and self._history.firsts[-1] >= self._first:
+            taken.append(self._history.end())
+        before, self.position = self.position, max(self.position, *taken, 0)
+        return self.position > before
 
     def _own_lines(self) -> Iterator[bytes]:
         """Yield the acknowledged lines of this journal, in parts."""

@@ -41,16 +41,21 @@ class History:
         """Return the name of the file that begins with the line of that position."""
         return self.path / f"{first:016d}"
 
-    def add(self, first: int, parts: Iterable[bytes]) -> None:
-        """Write a file, in the place of one with an earlier part of the same lines.
+    def add(self, first: int, size: int, parts: Iterable[bytes]) -> None:
+        """Write a file, in the place of one with fewer of the same lines.
+
+        One with more is from a later time than a checkpoint that was restored: versions of that time need it.
 
         Args:
             first: the position of its first line.
-            parts: its bytes.
+            size: how many bytes there are.
+            parts: the bytes.
 
         Raises:
             OSError: it could not be written.
         """
+        if first in self.firsts and self.file(first).stat().st_size >= size:
+            return
         make_folders(missing_folders(self.path), mode=0o700)
         with replacing(self.file(first), self.path / "new", mode=OWN) as file:
             for part in parts:
@@ -62,6 +67,13 @@ class History:
         """Return the first position of the file that has a line; None if none does."""
         at = bisect_right(self.firsts, position)
         return self.firsts[at - 1] if at else None
+
+    def end(self) -> int:
+        """Return the position after the last line of all; 0 without any. Reads the last file."""
+        if not self.firsts:
+            return 0
+        with self.file(self.firsts[-1]).open("rb") as file:
+            return self.firsts[-1] + sum(1 for _ in file)
 
     def prune(self, needed: Positions, end: int) -> None:
         """Remove the files that have no line that is needed.

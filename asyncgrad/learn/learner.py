@@ -436,7 +436,7 @@ class Learner:
         await self._between_steps(lambda: self._forget(name))
 
     async def serve(self, *names: str) -> None:
-        """Serve these versions beside the model, and no others: `predict` takes their names.
+        """Serve these versions beside the model, and no others, until the learner ends: `predict` takes their names.
 
         From then on, each example is given to the loss with the model as it was before the example, and with each of
         these versions, in evaluation mode, after it was learned: `losses` compares them.
@@ -640,6 +640,10 @@ class Learner:
             ) from error
         await self._replay(directory)
         self._go_on_with(code, path)
+        if await asyncio.to_thread(directory.skip_taken):
+            log.warning("%s has versions of a later time than its journal, whose examples are not there any more", path)
+            if (error := await self._save()) is not None:
+                raise ModelDirectoryError(f"{path} cannot be written to: {error}") from error
         self._stage = None
         self._wake.set()
 
@@ -682,13 +686,7 @@ class Learner:
             raise ArgumentError(f"it has learned {learned!r} examples in {steps!r} steps")
         if state["optimizer_type"] != type(self.optimizer).__name__:
             raise ArgumentError(f"it is one of {state['optimizer_type']}, not {type(self.optimizer).__name__}")
-        own = self._tensors()
-        missing = own.keys() - state["model"].keys()
-        if missing:
-            raise ArgumentError(f"it lacks {', '.join(sorted(missing))}")
-        for name, one in own.items():
-            if (dtype := state["model"][name].dtype) != one.dtype:
-                raise ArgumentError(f"{name} has dtype {one.dtype}, and there {dtype}: make the model with that one")
+        self._check_model(state["model"])
         # The state of an optimizer is by number.
         if (found := state.get("params", self._params())) != self._params():
             raise ArgumentError(f"its optimizer has the parameters {found}, and this one {self._params()}")
@@ -698,6 +696,16 @@ class Learner:
         if "settings" in state:
             self._take(state["settings"])
         return learned
+
+    def _check_model(self, saved: Mapping[str, Any]) -> None:
+        """Raise an ArgumentError unless all of the model has been saved, in the same dtypes."""
+        own = self._tensors()
+        missing = own.keys() - saved.keys()
+        if missing:
+            raise ArgumentError(f"it lacks {', '.join(sorted(missing))}")
+        for name, one in own.items():
+            if (dtype := saved[name].dtype) != one.dtype:
+                raise ArgumentError(f"{name} has dtype {one.dtype}, and there {dtype}: make the model with that one")
 
     def _params(self) -> list[list[str | None]]:
         """Return the names of the parameters of each group of the optimizer."""
@@ -720,7 +728,7 @@ class Learner:
             loop = asyncio.get_running_loop()
             again = [PendingExample(one, loop.create_future(), None) for one in record.examples]
             try:
-                await self._apply(record)
+                await self._take_over(record)
                 found = (await self._step_again(again, record.again)).loss if again else record.loss
             except Exception as error:
                 raise ModelDirectoryError(
@@ -736,7 +744,7 @@ class Learner:
                 log.warning(text, directory.path, self.learned, record.loss, found)
                 has_told = True
 
-    async def _apply(self, record: Record) -> None:
+    async def _take_over(self, record: Record) -> None:
         """Have hold what a line of the journal says beside its examples."""
         self._detected.clear()
         if record.settings is not None:
@@ -818,6 +826,7 @@ class Learner:
                     await self._react()
                     await self._save_if_due()
                     await self._serve_waiters()
+                    await self._learn_due()
                 await self._serve_waiters()
                 if self._state != "running":
                     return
@@ -1128,18 +1137,18 @@ class Learner:
         version = directory.versions.find(name)
         self._stage = "rollback"
         state = await asyncio.to_thread(directory.versions.read, name)
-        last, optimizer, steps = self._published.model, self.optimizer.state_dict(), self._steps
-        settings, recorded = self._settings(), self._recorded
+        last, steps, recorded = self._published.model, self._steps, self._recorded
+        seed, norm = self._seed, self._max_grad_norm
+        # To load a version makes new ones.
+        own_state, own_groups = self.optimizer.state, self.optimizer.param_groups
         try:
             learned = self._load(state)
             rollback = {"to": name, "id": version.id, "learned": learned, "examples": examples}
             await self._append(rollback=rollback)
         except BaseException as error:
             self.model.update({**dict(last.named_parameters()), **dict(last.named_buffers())})
-            self.optimizer.load_state_dict(optimizer)
-            self._seed, self._max_grad_norm = settings.seed, settings.max_grad_norm
-            apply_options(self.optimizer, settings.groups)
-            self._steps, self._recorded = steps, recorded
+            self.optimizer.state, self.optimizer.param_groups = own_state, own_groups
+            self._seed, self._max_grad_norm, self._steps, self._recorded = seed, norm, steps, recorded
             if isinstance(error, KeyError):
                 raise ModelDirectoryError(f"the version {name!r} lacks {error}: restore it from a copy") from error
             raise
@@ -1297,6 +1306,7 @@ class Learner:
         self._stage = "serve"
         for name in dict.fromkeys(names):
             state = await asyncio.to_thread(versions.read, name)
+            self._check_model(state["model"])
             own = self._published.model
             # Nobody sees it: there is no await in between, and predictions have snapshots.
             try:
@@ -1334,14 +1344,16 @@ class Learner:
     async def _react(self) -> None:
         """Do what is to be done about a drift that was detected by the last step."""
         events, self._detected = self._detected, []
+        is_back = False
         for event in events:
             self._counts["drifts"] += 1
             log.warning("%s", event)
             try:
                 if event.drift.then == "stop":
                     await self._pause(str(event))
-                elif event.drift.then == "rollback":
+                elif event.drift.then == "rollback" and not is_back:
                     await self._roll_back_after(event)
+                    is_back = True
                 elif callable(event.drift.then):
                     self._hooks.start(event.drift.then, event, self._context.copy())
             except Exception as error:

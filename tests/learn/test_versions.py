@@ -742,6 +742,36 @@ async def test_a_line_of_the_history_that_was_damaged_is_kept_and_told(tmp_path,
     assert "cannot be read at line 1" in caplog.text
 
 
+@pytest.mark.parametrize("examples", CHOICES)
+async def test_versions_of_a_later_time_than_what_was_restored_are_gone_back_to_and_no_line_is_taken_for_another(
+    tmp_path, caplog, examples
+):
+    async with new_learner(tmp_path / "a", checkpoint_every=2) as learner:
+        for action in [("name", "first"), *learn(1, 2, 3)]:
+            await act(learner, action)
+        older = as_killed(tmp_path / "a", tmp_path / "b")
+        for action in [*learn(4, 5, 6), ("name", "later"), *learn(7)]:
+            await act(learner, action)
+        as_killed(tmp_path / "a", tmp_path / "c")
+    for name in ("checkpoint.npz", "journal"):
+        shutil.copy(older / name, tmp_path / "c" / name)
+
+    expected = Expected(versions={"first": ([], 0.01), "later": ([(n - 1, n, 0.01) for n in range(1, 7)], 0.01)})
+    for action in learn(1, 2, 3):
+        expected.do(action)
+    expected.count = 100
+    actions = [*learn(8, 9), ("back", "later", examples), *learn(10), ("back", "first", "keep"), ("kept",)]
+    async with new_learner(tmp_path / "c", checkpoint_every=2) as again:
+        for action in actions:
+            await act(again, action)
+            expected.do(action)
+            assert bits(again) == await bits_of(expected), action
+        killed = as_killed(tmp_path / "c", tmp_path / "d")
+
+    assert "has versions of a later time than its journal" in caplog.text
+    assert await found_in(killed) == await bits_of(expected)
+
+
 async def test_a_flipped_bit_in_the_line_of_a_rollback_is_refused(tmp_path):
     await do(tmp_path, ("name", "v"), *learn(1), ("back", "v", "skip"), *learn(2), checkpoint_every=100)
     path = tmp_path / "journal"

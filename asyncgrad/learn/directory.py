@@ -236,11 +236,14 @@ class ModelDirectory:
         somebody has given up. A checkpoint must follow, since lines of one journal follow each other.
 
         Raises:
-            OSError: the history cannot be read.
+            ModelDirectoryError: the history cannot be read.
         """
         taken = [version.position for version in self.versions.all().values()]
         if self._history.firsts and self._history.firsts[-1] >= self._first:
-            taken.append(self._history.end())
+            try:
+                taken.append(self._history.end())
+            except OSError as error:
+                raise ModelDirectoryError(f"{self.path} has a history that cannot be read: {error}") from error
         before, self.position = self.position, max(self.position, *taken, 0)
         return self.position > before
 

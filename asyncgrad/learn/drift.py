@@ -492,10 +492,9 @@ class DriftMonitors:
     """
 
     def __init__(self, drifts: Sequence[Drift]) -> None:
+        if not isinstance(drifts, Sequence) or not all(isinstance(each, Drift) for each in drifts):
+            raise ArgumentTypeError(must_be("drift", "a list of learn.Drift", drifts))
         self._drifts = list(drifts)
-        for each in self._drifts:
-            if not isinstance(each, Drift):
-                raise ArgumentTypeError(must_be("drift", "a list of learn.Drift", each))
         names = [each.name for each in self._drifts]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ArgumentError(f"drift has {twice[0]!r} twice: give each a name of its own by name=")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
-import inspect
 import logging
 import math
 import os
@@ -23,7 +22,7 @@ from ..core.backward import backward
 from ..core.engine.device import Device, device
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.engine.measured_calls import MeasuredCalls
-from ..core.settings.arguments import check_function, describe, must_be, number, whole_number
+from ..core.settings.arguments import describe, must_be, number, whole_number
 from ..core.settings.awaiting import is_cancelled
 from ..core.settings.context import GENERATOR, SeededGenerator, no_grad
 from ..core.tensor import Tensor, tensor
@@ -37,7 +36,6 @@ from ..errors import (
     InvalidGradientError,
     JournalError,
     LearnerClosedError,
-    LearningPausedError,
     ModelDirectoryError,
 )
 from ..memory.checkpoint.rng import RandomStreams, StreamReplay
@@ -45,6 +43,7 @@ from ..memory.checkpoint.steps import ContextAwaitable
 from ..nn.modules.module import Module
 from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
+from .checks import check_functions, closed_error, norm_of, paused_error, timeout_of, trained_by
 from .directory import ModelDirectory
 from .drift import Drift, DriftEvent, DriftHooks, DriftMonitors
 from .latency import LatencyHistogram, new_latencies
@@ -185,7 +184,7 @@ class Learner:
         drift: Sequence[Drift] = (),
         seed: int = 0,
     ) -> None:
-        _check_functions(model, loss, optimizer, evaluate)
+        check_functions(model, loss, optimizer, evaluate)
         check_specs(inputs, "inputs")
         check_specs(example, "example")
         self.model: Module = model
@@ -194,8 +193,8 @@ class Learner:
         self._path = None if directory is None else Path(directory)
         self._input_spec, self._example_spec = inputs, example
         self._max_pending = whole_number(max_pending, "max_pending", 1)
-        self._timeout = _timeout(timeout)
-        self._max_grad_norm = _norm(max_grad_norm)
+        self._timeout = timeout_of(timeout)
+        self._max_grad_norm = norm_of(max_grad_norm)
         self._checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
         self._evaluate, self._evaluate_every = evaluate, whole_number(evaluate_every, "evaluate_every", 1)
         self._seed = whole_number(seed, "seed", 0)
@@ -262,7 +261,7 @@ class Learner:
         self._check_runs("predict")
         given = conform(self._input_spec, inputs, "inputs")
         queue = self._predictions if version in (None, CURRENT) else self._served.queue(version)
-        seconds = self._timeout if timeout is None else _timeout(timeout)
+        seconds = self._timeout if timeout is None else timeout_of(timeout)
         # Not by the loop's clock, which ticks once in a millisecond on uvloop.
         began = perf_counter()
         try:
@@ -307,9 +306,9 @@ class Learner:
         """
         self._check_runs("learn")
         if self._paused:
-            raise _paused(self._paused)
+            raise paused_error(self._paused)
         given = conform(self._example_spec, example, "example")
-        seconds = self._timeout if timeout is None else _timeout(timeout)
+        seconds = self._timeout if timeout is None else timeout_of(timeout)
         if len(self._pending) >= self._max_pending:
             self._counts["refused"] += 1
             raise BusyError(f"{len(self._pending)} examples wait to be learned already, and no more may")
@@ -467,10 +466,12 @@ class Learner:
             examples: at least one, each as `learn` takes it.
 
         Raises:
-            ArgumentError: there are none.
+            ArgumentError, ArgumentTypeError: there are none.
             ExampleError: one is not what the learner was told it is.
         """
         self._check_runs("compare")
+        if not isinstance(examples, Iterable):
+            raise ArgumentTypeError(must_be("examples", "a list of examples", examples))
         given = [conform(self._example_spec, one, f"examples[{at}]") for at, one in enumerate(examples)]
         if not given:
             raise ArgumentError("compare() takes at least one example, and was given none")
@@ -591,7 +592,7 @@ class Learner:
                 self._refuse()
         try:
             for queue in (self._predictions, *self._served.queues()):
-                await queue.close(_closed, is_refused=self._state != "closing")
+                await queue.close(closed_error, is_refused=self._state != "closing")
             await self._end_evaluation()
             await self._hooks.end()
         except asyncio.CancelledError as cancelled:
@@ -613,7 +614,7 @@ class Learner:
             await ended.wait()
 
     def _refuse(self) -> None:
-        self._pending.fail(_closed)
+        self._pending.fail(closed_error)
         if self._step_task is not None and not any(one.is_committed for one in self._pending.running):
             self._step_task.cancel()
         self._wake.set()
@@ -626,6 +627,8 @@ class Learner:
         #: How many parameters the groups have in the directory.
         self._sizes = self._group_sizes()
         if state is None:
+            # Of a model that was removed, versions may be left.
+            await asyncio.to_thread(directory.skip_taken)
             await asyncio.to_thread(directory.begin, self._checkpoint_state(code))
             self._recorded = self._code_recorded = self._code
             return
@@ -844,10 +847,10 @@ class Learner:
         finally:
             if directory is not None:
                 directory.close()
-            self._pending.fail(_closed)
+            self._pending.fail(closed_error)
             for waiter in [*self._checkpoint_waiters, *(request.done for request in self._requests)]:
                 if not waiter.done():
-                    waiter.set_exception(_closed())
+                    waiter.set_exception(closed_error())
 
     async def _learn(self, examples: list[PendingExample]) -> None:
         """Make the step of these examples, and tell those who wait."""
@@ -859,7 +862,7 @@ class Learner:
             learned = await self._step_task
         except (KeyboardInterrupt, SystemExit):
             for one in examples:
-                one.fail(_closed())
+                one.fail(closed_error())
             raise
         except BaseException as error:
             left = [one for one in examples if one.is_wanted]
@@ -980,7 +983,7 @@ class Learner:
         del loss
         await asyncio.sleep(0)
         try:
-            clip_grad_norm(_trained(self.optimizer), self._max_grad_norm)
+            clip_grad_norm(trained_by(self.optimizer), self._max_grad_norm)
         except InvalidGradientError as error:
             raise ExampleError(f"the gradient of this example is not finite, so it was not learned: {error}") from error
         return value
@@ -1067,7 +1070,7 @@ class Learner:
             error = failure
         except BaseException:
             # It ends the learner.
-            error = _closed()
+            error = closed_error()
             raise
         finally:
             self._stage = None
@@ -1088,7 +1091,7 @@ class Learner:
         if "max_grad_norm" in given:
             if group is not None:
                 raise ArgumentError("max_grad_norm is one for all groups of parameters: set it without group=")
-            norm = _norm(given.pop("max_grad_norm"))
+            norm = norm_of(given.pop("max_grad_norm"))
         return Settings(self._seed, norm, changed_groups(self.optimizer, given, group))
 
     async def _change(self, options: dict[str, Any], group: int | None) -> None:
@@ -1222,7 +1225,7 @@ class Learner:
         await self._append(paused=reason)
         self._paused = reason
         if reason:
-            self._pending.fail(lambda: _paused(reason))
+            self._pending.fail(lambda: paused_error(reason))
 
     def _settings_to_save(self) -> Settings:
         """Return the settings of now; or, if the optimizer could not be loaded with them, those that held last."""
@@ -1273,7 +1276,7 @@ class Learner:
             error = await self._save()
         except BaseException:
             # It ends the learner.
-            error = _closed()
+            error = closed_error()
             raise
         finally:
             self._tell(waiters, error)
@@ -1395,52 +1398,3 @@ class Learner:
             return
         self._counts["evaluations"] += 1
         self.evaluation = Evaluation(learned, result)
-
-
-def _paused(reason: str) -> LearningPausedError:
-    return LearningPausedError(f"nothing is learned until await learner.resume(): {reason}")
-
-
-def _norm(value: Any) -> float:
-    return math.inf if value is None else number(value, "max_grad_norm", 0)
-
-
-def _closed() -> LearnerClosedError:
-    return LearnerClosedError("the learner was closed before this was done, and nothing has changed")
-
-
-def _check_functions(model: Any, loss: Any, optimizer: Any, evaluate: Any) -> None:
-    if evaluate is not None:
-        check_function(evaluate, "evaluate")
-    if not isinstance(model, Module):
-        raise ArgumentTypeError(must_be("model", "an nn.Module", model))
-    if not callable(loss):
-        raise ArgumentTypeError(must_be("loss", "a function, which is called as loss(model, batch)", loss))
-    try:
-        inspect.signature(loss).bind(model, None)
-    except TypeError as error:
-        raise ArgumentTypeError(f"loss is called as loss(model, batch), and cannot be: {error}") from None
-    except ValueError:
-        pass  # a function written in C, which does not tell what it takes
-    if not isinstance(optimizer, Optimizer):
-        raise ArgumentTypeError(must_be("optimizer", "one of ag.optim", optimizer))
-    own = {id(param) for param in model.parameters()}
-    others = [param for param in _trained(optimizer) if id(param) not in own]
-    if others:
-        raise ArgumentError(
-            f"optimizer has {len(others)} parameters that are not of this {type(model).__name__}, the first of "
-            f"shape {others[0].shape}: make it with the model, as in optim.Adam(model)"
-        )
-
-
-def _trained(optimizer: Optimizer) -> list[Tensor]:
-    return [param for group in optimizer.param_groups for param in group["params"] if param.requires_grad]
-
-
-def _timeout(value: Any) -> float | None:
-    if value is None:
-        return None
-    seconds: float = number(value, "timeout", 0)
-    if not seconds > 0:
-        raise ArgumentError(f"timeout must be a number of seconds above 0, not {value!r}")
-    return seconds

@@ -360,7 +360,7 @@ class Drift:
         name: what it is called in the log and in metrics; None for "loss", or the name of the function.
         then: "warn" tells the log, as all do; "rollback" has a version hold before anything else is learned; "stop"
             pauses learning until `resume`; a function, plain or async, is called with the DriftEvent, beside the
-            learning, and may await the learner's methods.
+            learning, and may await the learner's methods; it is called again by a start after a kill right then.
         to: for "rollback", the name of the version; None for the last one that was written.
         examples: for "rollback", as `Learner.rollback` takes it.
         window: how many of the latest values a DriftEvent has.

@@ -84,8 +84,15 @@ class Positions:
 
     def with_one(self, position: int) -> Positions:
         """Return the set with one number more."""
+        if self.ranges and position == self.ranges[-1][1]:
+            # What each step does: without a look at what came before.
+            found = Positions()
+            found.ranges = (*self.ranges[:-1], (self.ranges[-1][0], position + 1))
+            return found
         return self | Positions([(position, position + 1)])
 
     def without_one(self, position: int) -> Positions:
         """Return the set without a number."""
+        if position not in self:
+            return self
         return self - Positions([(position, position + 1)])

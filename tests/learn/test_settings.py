@@ -384,7 +384,7 @@ async def test_a_threshold_is_one_for_all_groups():
     async with new_learner() as learner:
         with pytest.raises(ArgumentError, match="max_grad_norm is one for all groups"):
             await learner.set_options(max_grad_norm=1.0, group=0)
-        with pytest.raises(ArgumentError, match="max_grad_norm must be at least 0"):
+        with pytest.raises(ArgumentError, match="max_grad_norm must be a finite number of at least 0"):
             await learner.set_options(max_grad_norm=-1.0)
 
 

@@ -49,6 +49,7 @@ def test_positions_are_sets(seed):
         assert [each for each in range(-1, 40) if each in result] == sorted(expected)
         assert all(end < begin for (_, end), (begin, _) in zip(result.ranges, result.ranges[1:], strict=False))
         assert result == Positions(reversed(result.ranges))
+    assert list((one | Positions([(40, 41)])).with_one(41)) == [*sorted(ones), 40, 41]
     assert (list(one.with_one(7)), list(one.without_one(7))) == (sorted(ones | {7}), sorted(ones - {7}))
 
 

@@ -773,6 +773,22 @@ async def test_versions_of_a_later_time_than_what_was_restored_are_gone_back_to_
     assert await found_in(killed) == await bits_of(expected)
 
 
+async def test_a_new_model_in_the_place_of_one_that_was_removed_takes_no_line_for_one_of_its_versions(tmp_path):
+    async with new_learner(tmp_path) as learner:
+        for action in [*learn(1, 2), ("name", "old")]:
+            await act(learner, action)
+    for name in ("checkpoint.npz", "journal"):
+        (tmp_path / name).unlink()
+    expected = Expected(versions={"old": ([(-2, 1, 0.01), (-1, 2, 0.01)], 0.01)})
+    async with new_learner(tmp_path) as again:
+        for action in [*learn(3), ("back", "old", "learn")]:
+            await act(again, action)
+            expected.do(action)
+        found = bits(again)
+
+    assert found == await bits_of(expected) == await found_in(tmp_path)
+
+
 async def test_a_flipped_bit_in_the_line_of_a_rollback_is_refused(tmp_path):
     await do(tmp_path, ("name", "v"), *learn(1), ("back", "v", "skip"), *learn(2), checkpoint_every=100)
     path = tmp_path / "journal"

@@ -68,12 +68,12 @@ class DriftDetector(ABC):
         """How many values count now, and their mean; (0, 0.0) before the first."""
 
     @abstractmethod
-    def tree(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return what it has seen, as dicts and lists of numbers, without arrays."""
 
     @abstractmethod
-    def load(self, tree: Mapping[str, Any]) -> None:
-        """Take over what `tree` returned."""
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
 
 
 @final
@@ -154,15 +154,15 @@ class PageHinkley(DriftDetector):
         """How many values count now, and their mean."""
         return self._count, self._total / self._count if self._count else 0.0
 
-    def tree(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return what it has seen, as numbers."""
         sides = [[side.sum, side.least, side.count, side.total] for side in self._sides]
         return {"count": self._count, "total": self._total, "sides": sides}
 
-    def load(self, tree: Mapping[str, Any]) -> None:
-        """Take over what `tree` returned."""
-        self._count, self._total = tree["count"], tree["total"]
-        for side, found in zip(self._sides, tree["sides"], strict=True):
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self._count, self._total = state_dict["count"], state_dict["total"]
+        for side, found in zip(self._sides, state_dict["sides"], strict=True):
             side.sum, side.least, side.count, side.total = found
 
 
@@ -286,17 +286,17 @@ class ADWIN(DriftDetector):
         """How many values count now, and their mean."""
         return self._count, self._total / self._count if self._count else 0.0
 
-    def tree(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return what it has seen, as numbers."""
         rows = [[list(group) for group in row] for row in self._rows]
         sums = {"count": self._count, "seen": self._seen, "total": self._total, "variance": self._variance}
         return {**sums, "rows": rows}
 
-    def load(self, tree: Mapping[str, Any]) -> None:
-        """Take over what `tree` returned."""
-        self._count, self._seen = tree["count"], tree["seen"]
-        self._total, self._variance = tree["total"], tree["variance"]
-        self._rows = [[(total, variance) for total, variance in row] for row in tree["rows"]]
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self._count, self._seen = state_dict["count"], state_dict["seen"]
+        self._total, self._variance = state_dict["total"], state_dict["variance"]
+        self._rows = [[(total, variance) for total, variance in row] for row in state_dict["rows"]]
 
 
 def _apart(count: int, mean: float, other: int, other_mean: float) -> float:
@@ -374,7 +374,7 @@ class Drift:
         self,
         detector: DriftDetector,
         *,
-        of: Literal["loss"] | Callable[[Any], float] = "loss",
+        of: Literal["loss"] | Callable[..., float] = "loss",
         name: str | None = None,
         then: Then = "warn",
         to: str | None = None,
@@ -417,7 +417,7 @@ class Drift:
             found.append(DriftEvent(name=self.name, learned=learned, **change._asdict(), window=window, drift=self))
         return found
 
-    def values(self, loss: float, examples: Sequence[Any]) -> list[float]:
+    def values(self, loss: float, examples: Sequence[object]) -> list[float]:
         """Return the values of a step; none, and a line in the log, where its function fails."""
         if isinstance(self.of, str):
             return [loss]
@@ -440,15 +440,15 @@ class Drift:
         count, mean = self.detector.window
         return DriftStatus(name=self.name, drifts=self.drifts, count=count, mean=mean)
 
-    def tree(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return what was seen, for a checkpoint."""
-        return {"name": repr(self), "window": list(self._window), "detector": self.detector.tree()}
+        return {"name": repr(self), "window": list(self._window), "detector": self.detector.state_dict()}
 
-    def load(self, tree: Mapping[str, Any]) -> None:
-        """Take over what `tree` returned."""
-        self.detector.load(tree["detector"])
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self.detector.load_state_dict(state_dict["detector"])
         self._window.clear()
-        self._window.extend(tree["window"])
+        self._window.extend(state_dict["window"])
 
 
 @final
@@ -467,11 +467,7 @@ class DriftHooks:
     async def end(self) -> None:
         """Cancel what runs still, and return once it has ended."""
         while self._running:
-            ended = asyncio.Event()
-            task = next(iter(self._running))
-            task.add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]
-            task.cancel()
-            await ended.wait()
+            await _end(next(iter(self._running)))
 
     @staticmethod
     async def _call(hook: Callable[[DriftEvent], object], event: DriftEvent) -> None:
@@ -481,6 +477,14 @@ class DriftHooks:
                 await result
         except Exception:
             log.exception("the hook of a drift failed, and learning goes on: %s", event)
+
+
+async def _end(task: EagerTask) -> None:
+    """Cancel a task, and return once it has ended."""
+    ended = asyncio.Event()
+    task.add_done_callback(lambda _: ended.set())
+    task.cancel()
+    await ended.wait()
 
 
 @final
@@ -515,11 +519,11 @@ class DriftMonitors:
 
     def tree(self) -> list[dict[str, Any]]:
         """Return what was seen, for a checkpoint."""
-        return [each.tree() for each in self._drifts]
+        return [each.state_dict() for each in self._drifts]
 
     def load(self, trees: Sequence[Mapping[str, Any]]) -> None:
         """Take over what `tree` returned; one that is not the same in the code any more begins anew."""
         found = {tree["name"]: tree for tree in trees}
         for each in self._drifts:
             if (tree := found.get(repr(each))) is not None:
-                each.load(tree)
+                each.load_state_dict(tree)

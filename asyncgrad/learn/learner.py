@@ -209,7 +209,6 @@ class Learner:
         )
         self._predictions = self._new_queue(lambda: self._published.model)
         self._model_calls, self._loss_calls, self._comparisons = MeasuredCalls(), MeasuredCalls(), MeasuredCalls()
-        self._hooks = DriftHooks()
         self._published = _Published(0, model)
         #: Where the model is.
         self._device: Device = next((param.device for param in model.parameters()), device("cpu"))
@@ -224,12 +223,15 @@ class Learner:
         self._evaluation_task: EagerTask | None = None
         self._checkpoint_waiters: list[asyncio.Future[None]] = []
         self._requests: list[_Request] = []
+        self._set_up_versions(drift)
+
+    def _set_up_versions(self, drift: Sequence[Drift]) -> None:
         self._lineage = Lineage()
         self._paused = ""  # why nothing is learned
         #: The text of the settings that the code gives, and of those that it gave when that was last written down.
         self._code = ""
         self._code_recorded: str | None = None
-        self._drift = DriftMonitors(drift)
+        self._drift, self._hooks = DriftMonitors(drift), DriftHooks()
         self._detected: list[DriftEvent] = []
         self._served = ServedVersions(self._new_queue)
 

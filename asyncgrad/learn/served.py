@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, final
 
 from ..errors import ExampleError, LearnerClosedError
@@ -44,7 +45,7 @@ class ServedVersions:
         """Serve these models, by their names, instead; return the queues that are to be closed."""
         before = self.queues()
         self._models, self._losses = dict(models), {}
-        self._queues = {name: self._new_queue(lambda model=model: model) for name, model in models.items()}  # type: ignore[misc]
+        self._queues = {name: self._new_queue(partial(models.__getitem__, name)) for name in models}
         return before
 
     def queues(self) -> list[PredictionQueue]:

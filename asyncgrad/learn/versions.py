@@ -16,7 +16,6 @@ from typing import Any, final
 from ..core.settings.arguments import must_be
 from ..core.settings.files import make_folders, missing_folders, sync_folder
 from ..errors import ArgumentError, ArgumentTypeError, ModelDirectoryError
-from ..optim.optimizer import Group
 from .checkpoint_file import read_checkpoint, read_part, write_checkpoint
 from .lineage import Lineage
 from .positions import Positions
@@ -55,7 +54,7 @@ class Version:
     steps: int
     position: int
     lines: tuple[tuple[int, int], ...]
-    options: tuple[Group, ...]
+    options: tuple[Mapping[str, object], ...]
     id: str
 
 

@@ -59,12 +59,12 @@ def test_a_detector_goes_on_from_what_another_has_seen(make, seed):
     first, second = make(), make()
     cut = rng.randrange(len(values))
     found_at(first, values[:cut])
-    second.load(json.loads(json.dumps(first.tree())))
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
 
     assert found_at(second, values[cut:]) == found_at(first, values[cut:])
-    assert (second.tree(), second.window) == (first.tree(), first.window)
+    assert (second.state_dict(), second.window) == (first.state_dict(), first.window)
     first.reset()
-    assert (first.tree(), repr(first)) == (make().tree(), repr(make()))
+    assert (first.state_dict(), repr(first)) == (make().state_dict(), repr(make()))
 
 
 @pytest.mark.parametrize("seed", range(cases(30)))
@@ -76,8 +76,8 @@ def test_the_window_of_adwin_has_the_count_the_mean_and_the_variance_of_its_valu
         window = values[end - count : end]
 
         assert mean == pytest.approx(np.mean(window))
-        assert detector.tree()["variance"] / count == pytest.approx(np.var(window), abs=1e-12)
-    groups = detector.tree()["rows"]
+        assert detector.state_dict()["variance"] / count == pytest.approx(np.var(window), abs=1e-12)
+    groups = detector.state_dict()["rows"]
     assert all(len(row) <= 5 for row in groups)
     assert sum(len(row) << level for level, row in enumerate(groups)) == count < 200
 
@@ -91,7 +91,7 @@ def test_the_sums_of_page_and_hinkley_are_those_of_the_paper():
         rise += value - total / count - 0.01
         least = min(least, rise)
 
-    assert detector.tree()["sides"][0][:2] == pytest.approx([rise, least])
+    assert detector.state_dict()["sides"][0][:2] == pytest.approx([rise, least])
 
 
 @pytest.mark.parametrize(

@@ -394,7 +394,7 @@ class Drift:
         if examples not in CHOICES:
             raise ArgumentError(f"examples must be 'skip', 'keep' or 'learn', not {examples!r}")
         self.detector, self.of, self.then = detector, of, then
-        self.name: str = name or (of if isinstance(of, str) else getattr(of, "__name__", "input"))
+        self.name: str = name or str(of if isinstance(of, str) else getattr(of, "__name__", "input"))
         self.to: str | None = None if to is None else check_name(to)
         self.examples: Choice = examples
         self.drifts: int = 0

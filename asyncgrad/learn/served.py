@@ -17,7 +17,7 @@ class VersionLoss(NamedTuple):
     """How a version does on the examples that came since it is served, each before it was learned."""
 
     #: How many examples there were.
-    count: int
+    examples: int
     #: The mean of the losses.
     mean: float
     #: The loss of the last step's examples.
@@ -72,7 +72,7 @@ class ServedVersions:
         """Add the losses of all on the same examples."""
         for name, loss in losses.items():
             before = self._losses.get(name, VersionLoss(0, 0.0, loss))
-            seen = before.count + count
+            seen = before.examples + count
             self._losses[name] = VersionLoss(seen, before.mean + (loss - before.mean) * count / seen, loss)
 
     def losses(self) -> dict[str, VersionLoss]:

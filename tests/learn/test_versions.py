@@ -514,7 +514,7 @@ async def test_versions_are_compared_on_the_same_examples_and_change_no_bit(tmp_
         assert bits(learner) == expected
     assert set(found) == {"current", "start"}
     for name, loss in found.items():
-        assert loss.count == 3
+        assert loss.examples == 3
         assert loss.last == alone[-1][name]
         assert math.isclose(loss.mean, sum(each[name] for each in alone) / 3)
         assert math.isclose(both[name], sum(each[name] for each in apart) / 2)

@@ -26,6 +26,7 @@
     ├── DeadlockError(RuntimeError)         tasks wait for one another, or for an event that nothing will set
     ├── BusyError(RuntimeError)             more requests wait than may
     ├── LearnerClosedError(RuntimeError)    a learner that has not begun, or has ended
+    ├── LearningPausedError(RuntimeError)   a learner that predicts, and learns nothing for now
     ├── ModelDirectoryError(RuntimeError)   a directory that a learner cannot use, or that holds something else
     ├── JournalError(OSError)               what was learned could not be written
     ├── RequestError(RuntimeError)          an HTTP request that is refused, with its status
@@ -76,6 +77,7 @@ __all__ = [
     "InvalidRootError",
     "JournalError",
     "LearnerClosedError",
+    "LearningPausedError",
     "MissingDerivativeError",
     "ModelDirectoryError",
     "ReleasedGraphError",
@@ -199,6 +201,10 @@ class BusyError(AsyncgradError, RuntimeError):
 
 class LearnerClosedError(AsyncgradError, RuntimeError):
     """A learner was used before its `async with` block, or after it."""
+
+
+class LearningPausedError(AsyncgradError, RuntimeError):
+    """A learner learns nothing until it is resumed; the message says why it was paused."""
 
 
 class ModelDirectoryError(AsyncgradError, RuntimeError):

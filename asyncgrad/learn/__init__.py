@@ -7,25 +7,45 @@ from ..core.settings.lazy import attach
 if TYPE_CHECKING:
     from ..observing.latency import LatencyHistogram as LatencyHistogram
     from . import http as http
+    from .drift import ADWIN as ADWIN
+    from .drift import Change as Change
+    from .drift import Drift as Drift
+    from .drift import DriftDetector as DriftDetector
+    from .drift import DriftEvent as DriftEvent
+    from .drift import DriftStatus as DriftStatus
+    from .drift import PageHinkley as PageHinkley
     from .follower import Follower as Follower
     from .follower import FollowerStatistics as FollowerStatistics
     from .follower import follow as follow
     from .learner import Evaluation as Evaluation
     from .learner import Learned as Learned
     from .learner import Learner as Learner
+    from .learner import RolledBack as RolledBack
+    from .served import VersionLoss as VersionLoss
     from .specs import ArraySpec as ArraySpec
     from .statistics import Statistics as Statistics
     from .statistics import prometheus_collector as prometheus_collector
+    from .versions import Version as Version
 
 __all__ = [
+    "ADWIN",
     "ArraySpec",
+    "Change",
+    "Drift",
+    "DriftDetector",
+    "DriftEvent",
+    "DriftStatus",
     "Evaluation",
     "Follower",
     "FollowerStatistics",
     "LatencyHistogram",
     "Learned",
     "Learner",
+    "PageHinkley",
+    "RolledBack",
     "Statistics",
+    "Version",
+    "VersionLoss",
     "follow",
     "http",
     "prometheus_collector",
@@ -38,8 +58,11 @@ if not TYPE_CHECKING:
             "": ["http"],
             ".follower": ["Follower", "FollowerStatistics", "follow"],
             "..observing.latency": ["LatencyHistogram"],
-            ".learner": ["Evaluation", "Learned", "Learner"],
+            ".drift": ["ADWIN", "Change", "Drift", "DriftDetector", "DriftEvent", "DriftStatus", "PageHinkley"],
+            ".learner": ["Evaluation", "Learned", "Learner", "RolledBack"],
+            ".served": ["VersionLoss"],
             ".specs": ["ArraySpec"],
             ".statistics": ["Statistics", "prometheus_collector"],
+            ".versions": ["Version"],
         },
     )

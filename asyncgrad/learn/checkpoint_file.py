@@ -16,7 +16,7 @@ from ..core.settings.files import replacing
 from ..errors import ModelDirectoryError
 from .encoding import decode, encode
 
-__all__ = ["OWN", "read_checkpoint", "write_checkpoint"]
+__all__ = ["OWN", "read_checkpoint", "read_part", "write_checkpoint"]
 
 #: The permissions of a file that is made for its owner alone.
 OWN = 0o600
@@ -79,6 +79,24 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except Exception as error:  # zipfile and NumPy raise a dozen kinds for damaged bytes
+        what = str(error) or type(error).__name__
+        raise ModelDirectoryError(f"{path} cannot be read ({what}): restore it from a copy") from error
+
+
+def read_part(path: Path, name: str) -> Any:
+    """Return a part without arrays of what a file was given, without reading all of the file.
+
+    Raises:
+        ModelDirectoryError: it is damaged, or cannot be read.
+    """
+
+    def refuse(array: str) -> Any:
+        raise ValueError(f"{name} has {array}")
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return decode(json.loads(str(arrays["tree"]))[name], refuse)
+    except Exception as error:  # as above
         what = str(error) or type(error).__name__
         raise ModelDirectoryError(f"{path} cannot be read ({what}): restore it from a copy") from error
 

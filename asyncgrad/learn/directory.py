@@ -8,6 +8,10 @@ all its bytes and a wrong checksum may have been acknowledged; it is an error.
 goes on from it, and that of the one before. It is replaced atomically, then the journal is emptied; after a crash in
 between, the lines of the journal before are skipped. There is a file of the journal always, if only an empty one.
 
+Lines have numbers, their positions, which only rise: `position` of a checkpoint or a version is that of the line that
+follows it. `versions/` has named checkpoints (`versions.py`), and `history/` lines of former journals that a rollback
+may have learned again (`history.py`); both are made when there is something for them.
+
 `journal.cut-NAME-SIZE` says that what follows the first bytes of a journal was refused, and could not be removed: the
 disk took no write, but a name. `lock` is held by the writing process, and says which: one that finds another's name
 there acknowledges nothing more, as after a machine that seemed dead comes back to a file system of the network.
@@ -24,17 +28,21 @@ import os
 import secrets
 import shlex
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, final
 
 from ..core.settings.files import make_folders, missing_folders, sync_folder
 from ..errors import JournalError, ModelDirectoryError
 from ..memory.offload.forking import reset_in_children
 from .checkpoint_file import OWN, read_checkpoint, write_checkpoint
+from .history import History
 from .lines import Record, is_torn, line_of, record_of
+from .positions import Positions
+from .versions import Version, VersionFiles
 
 __all__ = ["ModelDirectory"]
 
@@ -55,6 +63,8 @@ class ModelDirectory:
 
     Attributes:
         records: how many lines the journal has.
+        position: how many lines the directory has had since it was made; the number of the next one.
+        versions: the named checkpoints.
         torn: how many bytes of an incomplete last line were cut off.
         broken: the error after which the journal is no longer written, since what is on the disk is unknown; or None.
             A checkpoint mends it, since a new journal begins with it.
@@ -79,11 +89,17 @@ class ModelDirectory:
         self.retains: int = 0
         self.retained: tuple[str | None, bytes] | None = None
         self.records: int = 0
+        self.position: int = 0
         self.torn: int = 0
         self.broken: OSError | None = None
         self._size = 0
         #: The size before the last line that was appended.
         self._size_before = 0
+        #: Where the lines of this journal begin, after those of the one before that a crash has left; and the position
+        #: of the first of them.
+        self._start = self._first = 0
+        #: Where a line was read: the first position of its file, the position of the line that follows, and its place.
+        self._cursor = (-1, 0, 0)
         #: The names of the journal and of the one before, as the checkpoint has them; None in the first format.
         self._name: str | None = None
         self._name_before: str | None = None
@@ -112,6 +128,8 @@ class ModelDirectory:
                     f"it was given up, rm {shlex.quote(str(path / FENCED))}"
                 )
             self._journal = self._open_journal()
+            self.versions: VersionFiles = VersionFiles(path / "versions")
+            self._history = History(path / "history")
         except BlockingIOError as error:
             self.close()
             raise ModelDirectoryError(f"{path} is in use by another process: give each its own directory") from error
@@ -224,6 +242,8 @@ class ModelDirectory:
                 return None
             raise ModelDirectoryError(f"{self.path} has a journal but no {path.name}: restore it from a copy") from None
         self._name, self._name_before = content.get("journal"), content.get("replaces")
+        # Directories of older versions have numbered no lines.
+        self.position = self._first = content.get("position", 0)
         if content.get("state") is None:
             raise ModelDirectoryError(f"{path} cannot be read (it has no state): restore it from a copy")
         return content["state"]
@@ -253,11 +273,12 @@ class ModelDirectory:
                 made.rmdir()
         self.close()
 
-    def save_checkpoint(self, state: Any) -> None:
+    def save_checkpoint(self, state: Any, needed: Positions = Positions()) -> None:  # noqa: B008  # it is immutable
         """Replace the checkpoint, then empty the journal, whose lines the new checkpoint contains.
 
         Args:
             state: a tree, as `encode` takes it.
+            needed: the lines that may be read again, and so go on in the history.
 
         Raises:
             OSError: it could not be written; the directory still holds the same model.
@@ -267,14 +288,94 @@ class ModelDirectory:
                 raise OSError(f"no checkpoint is written: {self.broken or 'the directory was closed'}")
             self._check_epoch()
             self._settle()
+            if needed & Positions([(self._first, self.position)]):
+                self._history.add(self._first, self._size - self._start, self._own_lines())
             self._replace_checkpoint(state)
+            self._history.prune(needed, self.position)
+
+    def skip_taken(self) -> bool:
+        """Leave out the positions of lines that are no more, and that versions and the history know; tell if there are.
+
+        They are those of a later time than the checkpoint's, which was restored from a copy, or of a journal that
+        somebody has given up. A checkpoint must follow, since lines of one journal follow each other.
+
+        Raises:
+            ModelDirectoryError: the history cannot be read.
+        """
+        taken = [version.position for version in self.versions.all().values()]
+        if self._history.firsts and self._history.firsts[-1] >= self._first:
+            try:
+                taken.append(self._history.end())
+            except OSError as error:
+                raise ModelDirectoryError(f"{self.path} has a history that cannot be read: {error}") from error
+        before, self.position = self.position, max(self.position, *taken, 0)
+        return self.position > before
+
+    def _own_lines(self) -> Iterator[bytes]:
+        """Yield the acknowledged lines of this journal, in parts."""
+        place = self._start
+        while place < self._size:
+            part = os.pread(self._journal, min(self._size - place, 1 << 20), place)
+            if not part:
+                raise OSError(f"the journal has {place} bytes, of {self._size} that were written")
+            place += len(part)
+            yield part
+
+    def save_version(self, name: str, state: Mapping[str, Any]) -> Version:
+        """Write a version: the model after the lines that the journal has now.
+
+        Raises:
+            ArgumentError: there is one of that name.
+            OSError: it could not be written, and there is none.
+        """
+        with self._writing:
+            if self._journal is None:
+                raise OSError(f"no version is written: {self.broken or 'the directory was closed'}")
+            return self.versions.write(name, self.position, state)
+
+    def examples_at(self, position: int) -> list[Any]:
+        """Return the examples of a line of this journal, or of the history.
+
+        Raises:
+            ModelDirectoryError: it is missing, or damaged.
+        """
+        with self._writing:
+            first = self._first if position >= self._first else self._history.find(position)
+            if self._journal is None or first is None or position >= self.position:
+                raise ModelDirectoryError(
+                    f"{self.path} has no line {position} any more: restore its history from a copy"
+                )
+            is_own = first == self._first
+            path = self.path / "journal" if is_own else self._history.file(first)
+            try:
+                line = self._line_at(path, first, position, self._start if is_own else 0)
+                record = record_of(line)
+                if record.position not in (None, position):
+                    raise ValueError(f"it has line {record.position} in the place of {position}")
+            except (OSError, ValueError) as error:
+                raise ModelDirectoryError(f"{path} cannot be read at line {position}: {error}") from error
+        return record.examples
+
+    def _line_at(self, path: Path, first: int, position: int, start: int) -> bytes:
+        """Read a line; one that follows the line before it costs no search."""
+        known, at, place = self._cursor
+        if known != first or at > position:
+            at, place = first, 0
+        with path.open("rb") as file:
+            file.seek(start + place)
+            for _ in range(at, position):
+                place += len(file.readline())
+            line = file.readline()
+        # From the first line of its own on, a journal has the bytes that it has in the history.
+        self._cursor = (first, position + 1, place + len(line))
+        return line
 
     def _replace_checkpoint(self, state: Any) -> None:
         path = self.path / CHECKPOINT
         name, before = secrets.token_hex(8), _identity(path)
         try:
             # Who has read so much of the journal goes on with the next one, without this checkpoint.
-            places = {"journal": name, "replaces": self._name, "ended": self._size}
+            places = {"journal": name, "replaces": self._name, "ended": self._size, "position": self.position}
             write_checkpoint(path, {**places, "state": state})
         except BaseException:
             # Also a call that failed may have replaced it.
@@ -307,7 +408,8 @@ class ModelDirectory:
             sync_folder(self.path)
         os.ftruncate(self._journal, 0)
         self._name, self._name_before, self._following = name, self._name, None
-        self.records = self._size = 0
+        self.records = self._size = self._start = 0
+        self._first = self.position
         self.broken = self._fenced
         self.confirm()
 
@@ -323,14 +425,13 @@ class ModelDirectory:
         """Note that what all lines say has been done."""
         self.confirmed = self._name, self._size
 
-    def append(self, learned: int, examples: list[Any], settings: str | None = None, loss: float | None = None) -> None:
-        """Write the line of a step; return when it is on the disk.
+    def append(self, learned: int, examples: list[Any], more: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Write a line; return when it is on the disk.
 
         Args:
             learned: how many examples were learned before it.
             examples: those of the step, each a tree as `encode` takes it.
-            settings: what holds from this step on, if that has changed.
-            loss: that of the step.
+            more: other fields of the `Record`.
 
         Raises:
             JournalError: it could not be written. Unless `broken` is set, a later one may be.
@@ -347,7 +448,7 @@ class ModelDirectory:
                 self._settle()
             except OSError as error:
                 raise JournalError(f"the journal could not be written: {error}") from error
-            self._append_line(line_of(Record(self._name, learned, examples, settings, loss)))
+            self._append_line(line_of(Record(self._name, learned, examples, position=self.position, **more)))
 
     def _is_removed(self) -> bool:
         """Return whether somebody has removed the journal: what is written into it is gone once it is closed."""
@@ -374,6 +475,7 @@ class ModelDirectory:
         except OSError as error:
             raise JournalError(f"the journal could not be written: {error}") from error
         self.records += 1
+        self.position += 1
         self._size += len(line)
 
     def take_back(self) -> None:
@@ -384,6 +486,7 @@ class ModelDirectory:
             if self.broken is None:
                 self._size = self._size_before
                 self.records -= 1
+                self.position -= 1
 
     def _cut_to(self, size: int, error: OSError) -> bool:
         """Remove what follows so many bytes of the journal; return whether a start will not find it."""
@@ -445,7 +548,12 @@ class ModelDirectory:
                     self._size += len(line)
                     if self._is_next(record, learned, number):
                         learned += len(record.examples)
+                        if record.rollback is not None:
+                            learned = record.rollback["learned"]
+                        self.position += 1
                         yield record
+                    else:
+                        self._start = self._size
         except OSError as error:
             raise ModelDirectoryError(f"{path} cannot be read, or a torn last line be cut off: {error}") from error
 
@@ -454,10 +562,17 @@ class ModelDirectory:
         line = f"line {number} of {self.path / 'journal'}"
         if record.journal != self._name:
             # What is refused has the number of the next example, and may be there still when a checkpoint is written.
-            if record.journal == self._name_before and record.learned <= learned:
+            one, other = (record.learned, learned) if record.position is None else (record.position, self.position)
+            if record.journal == self._name_before and one <= other:
                 return False
             raise ModelDirectoryError(
                 f"{line} belongs to another checkpoint than the {CHECKPOINT} beside it: restore both from the same copy"
+            )
+        if record.position not in (None, self.position) and record.learned == learned:
+            what = "repeats what came" if record.position < self.position else "lacks what was written"
+            raise ModelDirectoryError(
+                f"{line} {what} before it: it is number {record.position} of the directory's, in the place of number "
+                f"{self.position}: restore it from a copy"
             )
         if record.learned > learned:
             missing = f"{learned + 1} to {record.learned}"

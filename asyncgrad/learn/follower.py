@@ -21,6 +21,7 @@ from ..nn.modules.module import Module
 from ..observing.latency import LatencyHistogram
 from ..optim.optimizer import Optimizer
 from .directory import CHECKPOINT, ModelDirectory
+from .drift import Drift
 from .journal_reader import CHECKSUM_SIZE, DirectorySource, JournalPart, JournalSource, Position
 from .learner import Learned, Learner
 from .lines import Record, record_of
@@ -55,6 +56,7 @@ class LearnerOptions(TypedDict, total=False):
     evaluate: Callable[..., object] | None
     evaluate_every: int
     seed: int
+    drift: Sequence[Drift]
 
 
 @final

@@ -27,6 +27,7 @@ from ..errors import (
     ExampleError,
     JournalError,
     LearnerClosedError,
+    LearningPausedError,
     RequestError,
 )
 from ..observing.live.application import LiveApplication, checked_names, seconds_of
@@ -197,8 +198,9 @@ def exception_handlers() -> dict[int | type[Exception], Callable[..., Any]]:
 
     An answer is JSON: `{"error": "..."}`. The status is 422 for an example or input that does not fit, 400, 408, 413
     and 415 for a body that cannot be read, 429 where too many wait, 503 where the journal cannot be written, the
-    learner is closed or the process has no file descriptors left, 504 after a timeout, 500 for an error of the
-    service's own. None of these changes the model. Where a system call failed, its file is not named.
+    learner is closed or learns nothing for now, or the process has no file descriptors left, 504 after a timeout, 500
+    for an error of the service's own. None of these changes the model. Where a system call failed, its file is not
+    named.
 
     Raises:
         ModuleNotFoundError: Starlette is not installed.
@@ -243,6 +245,7 @@ def exception_handlers() -> dict[int | type[Exception], Callable[..., Any]]:
         BusyError: told(429, _LATER),
         JournalError: told(503, _LATER),
         LearnerClosedError: told(503, _LATER),
+        LearningPausedError: told(503),
         TimeoutError: told(504),
         exceptions.HTTPException: of_http,
         OSError: of_system,

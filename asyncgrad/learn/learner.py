@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
-import inspect
 import logging
 import math
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -23,7 +22,7 @@ from ..core.backward import backward
 from ..core.engine.device import Device, device
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.engine.measured_calls import MeasuredCalls
-from ..core.settings.arguments import check_function, describe, must_be, number, whole_number
+from ..core.settings.arguments import describe, must_be, number, whole_number
 from ..core.settings.awaiting import is_cancelled
 from ..core.settings.context import GENERATOR, SeededGenerator, no_grad
 from ..core.tensor import Tensor, tensor
@@ -46,16 +45,22 @@ from ..observing.latency import LatencyHistogram
 from ..observing.live.records import Records
 from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
+from .checks import check_functions, closed_error, norm_of, paused_error, timeout_of, trained_by
 from .directory import ModelDirectory
+from .drift import Drift, DriftEvent, DriftHooks, DriftMonitors
+from .lineage import CHOICES, Choice, Lineage
 from .lines import Record
 from .pending import PendingExample, PendingExamples
+from .positions import Positions
 from .predictions import PredictionQueue
 from .raised import told
-from .settings import Settings, apply_options, changed_groups, check_options, differences, options_of
+from .served import ServedVersions, VersionLoss, was_retired
+from .settings import Settings, apply_options, changed_groups, check_options, differences, edits, options_of
 from .specs import check_specs, conform
 from .statistics import Statistics, new_latencies
+from .versions import CURRENT, Version, check_name
 
-__all__ = ["Evaluation", "Learned", "Learner"]
+__all__ = ["Evaluation", "Learned", "Learner", "RolledBack"]
 
 log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
@@ -81,12 +86,19 @@ class _Published(NamedTuple):
     model: Any
 
 
-class _Change(NamedTuple):
-    """Options of the optimizer that are to be set between two steps, and what tells that they are."""
+class RolledBack(NamedTuple):
+    """What a rollback has led to: how many examples the model has learned; how many steps were made again, and kept."""
 
-    options: dict[str, Any]
-    group: int | None
-    done: asyncio.Future[None]
+    learned: int
+    again: int
+    kept: int
+
+
+class _Request(NamedTuple):
+    """What is to be done between two steps, and what tells its result."""
+
+    do: Callable[[], Coroutine[object, None, Any]]
+    done: asyncio.Future[Any]
 
 
 @final
@@ -121,6 +133,7 @@ class Learner:
         checkpoint_every: after so many steps, a checkpoint takes the journal's place.
         evaluate: `evaluate(model)`, plain or async, called with an immutable version of the model, beside the learning.
         evaluate_every: the number of steps between two evaluations.
+        drift: what is watched for a change, and what is done then.
         seed: of the random numbers of each step (dropout, say): those of `ag.random`, and none of the caller's. A
             replay draws the same ones as before, also after this was changed. What a loss draws from NumPy's global
             stream is another number in a replay, which leaves that stream as it is.
@@ -176,9 +189,10 @@ class Learner:
         checkpoint_every: int = 100,
         evaluate: Callable[..., object] | None = None,
         evaluate_every: int = 100,
+        drift: Sequence[Drift] = (),
         seed: int = 0,
     ) -> None:
-        _check_functions(model, loss, optimizer, evaluate)
+        check_functions(model, loss, optimizer, evaluate)
         check_specs(inputs, "inputs")
         check_specs(example, "example")
         self.model: Module = model
@@ -187,8 +201,8 @@ class Learner:
         self._path = None if directory is None else Path(directory)
         self._input_spec, self._example_spec = inputs, example
         self._max_pending = whole_number(max_pending, "max_pending", 1)
-        self._timeout = _timeout(timeout)
-        self._max_grad_norm = math.inf if max_grad_norm is None else number(max_grad_norm, "max_grad_norm", 0)
+        self._timeout = timeout_of(timeout)
+        self._max_grad_norm = norm_of(max_grad_norm)
         self._checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
         self._evaluate, self._evaluate_every = evaluate, whole_number(evaluate_every, "evaluate_every", 1)
         self._seed = whole_number(seed, "seed", 0)
@@ -196,13 +210,13 @@ class Learner:
         self._counts: Counter[str] = Counter()
         self.latencies: Mapping[str, LatencyHistogram] = new_latencies()
         self._pending = PendingExamples(whole_number(batch_size, "batch_size", 1))
-        self._predictions = PredictionQueue(
-            self._answer,
+        self._queue_limits = (
             whole_number(prediction_batch_size, "prediction_batch_size", 1),
             number(prediction_delay, "prediction_delay", 0),
             whole_number(max_pending_predictions, "max_pending_predictions", 1),
         )
-        self._model_calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
+        self._predictions = self._new_queue(lambda: self._published.model)
+        self._model_calls, self._loss_calls, self._comparisons = MeasuredCalls(), MeasuredCalls(), MeasuredCalls()
         self._published = _Published(0, model)
         #: Where the model is.
         self._device: Device = next((param.device for param in model.parameters()), device("cpu"))
@@ -216,7 +230,18 @@ class Learner:
         self._step_task: EagerTask | None = None
         self._evaluation_task: EagerTask | None = None
         self._checkpoint_waiters: list[asyncio.Future[None]] = []
-        self._option_waiters: list[_Change] = []
+        self._requests: list[_Request] = []
+        self._set_up_versions(drift)
+
+    def _set_up_versions(self, drift: Sequence[Drift]) -> None:
+        self._lineage = Lineage()
+        self._paused = ""  # why nothing is learned
+        #: The text of the settings that the code gives, and of those that it gave when that was last written down.
+        self._code = ""
+        self._code_recorded: str | None = None
+        self._drift, self._hooks = DriftMonitors(drift), DriftHooks()
+        self._detected: list[DriftEvent] = []
+        self._served = ServedVersions(self._new_queue)
 
     @property
     def learned(self) -> int:
@@ -233,27 +258,30 @@ class Learner:
 
     # --- what callers ask for --------------------------------------------------------------------
 
-    async def predict(self, inputs: object, *, timeout: float | None = None) -> Any:
+    async def predict(self, inputs: object, *, version: str | None = None, timeout: float | None = None) -> Any:
         """Return the outputs of the model for one input, as arrays; several callers share a call of the model.
 
         Args:
             inputs: a tree of arrays, numbers, or lists of numbers, without an axis for a batch.
+            version: the name of one that `serve` was given; None, or "current", for the model.
             timeout: the seconds that it may take; None for the learner's own.
 
         Raises:
-            ExampleError: `inputs` are not what the learner was told they are; the message names the place.
+            ExampleError: `inputs` are not what the learner was told they are, and the message names the place; or the
+                version is not served.
             BusyError: too many predictions are waited for.
             TimeoutError: it took too long.
             LearnerClosedError: the learner does not run.
         """
         self._check_runs("predict")
         given = conform(self._input_spec, inputs, "inputs")
-        seconds = self._timeout if timeout is None else _timeout(timeout)
+        queue = self._predictions if version in (None, CURRENT) else self._served.queue(version)
+        seconds = self._timeout if timeout is None else timeout_of(timeout)
         # Not by the loop's clock, which ticks once in a millisecond on uvloop.
         began = perf_counter()
         try:
             async with asyncio.timeout(seconds):
-                outputs = await self._predictions.ask(given)
+                outputs = await queue.ask(given)
         except TimeoutError as error:
             if seconds is None:
                 raise  # of the model: there is no limit
@@ -288,11 +316,14 @@ class Learner:
             BusyError: too many examples wait.
             TimeoutError: it took too long.
             JournalError: it could not be written to the disk.
+            LearningPausedError: nothing is learned since `pause`, or since a drift.
             LearnerClosedError: the learner does not run.
         """
         self._check_runs("learn")
+        if self._paused:
+            raise paused_error(self._paused)
         given = conform(self._example_spec, example, "example")
-        seconds = self._timeout if timeout is None else _timeout(timeout)
+        seconds = self._timeout if timeout is None else timeout_of(timeout)
         if len(self._pending) >= self._max_pending:
             self._note("refused")
             raise BusyError(f"{len(self._pending)} examples wait to be learned already, and no more may")
@@ -317,20 +348,27 @@ class Learner:
         finally:
             self._leave(pending)
 
-    async def checkpoint(self) -> None:
-        """Write a checkpoint, after the step that runs.
+    async def checkpoint(self, name: str | None = None) -> Version | None:
+        """Write a checkpoint, after the step that runs; return it, if it has a name.
+
+        Args:
+            name: makes it a version, which stays as it is beside the checkpoint and the journal, for `rollback`.
 
         Raises:
             OSError: it could not be written; the former one and the journal are kept.
-            ArgumentError: the learner has no directory.
+            ArgumentError: the learner has no directory, or there is a version of that name.
         """
         self._check_runs("checkpoint")
-        if self._directory is None:
-            raise ArgumentError("this learner has no directory for a checkpoint: make it with directory=...")
+        directory = self._on_disk()
+        if name is not None:
+            directory.versions.check_is_new(check_name(name))
+            version: Version = await self._between_steps(lambda: self._save_version(name))
+            return version
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._checkpoint_waiters.append(waiter)
         self._wake.set()
         await waiter
+        return None
 
     async def set_options(self, *, group: int | None = None, **options: object) -> None:
         """Change options of the optimizer, such as `lr=0.01`, from the next step on; return once that is on the disk.
@@ -340,7 +378,7 @@ class Learner:
 
         Args:
             group: the number of the group of parameters; None for all.
-            options: the new values.
+            options: the new values; also `max_grad_norm`, which is the learner's own.
 
         Raises:
             ArgumentError, ArgumentTypeError: the optimizer has no such option, or does not take the value.
@@ -348,11 +386,138 @@ class Learner:
             LearnerClosedError: the learner does not run.
         """
         self._check_runs("set_options")
-        changed_groups(self.optimizer, options, group)
-        change = _Change(options, group, asyncio.get_running_loop().create_future())
-        self._option_waiters.append(change)
-        self._wake.set()
-        await change.done
+        self._settings_with(options, group)
+        await self._between_steps(lambda: self._change(options, group))
+
+    def versions(self) -> dict[str, Version]:
+        """Return the versions in the directory by their names, the oldest first, each with what it learned from."""
+        return {} if self._directory is None else self._directory.versions.all()
+
+    async def rollback(self, to: str, *, examples: Choice = "keep") -> RolledBack:
+        """Have a version hold, after the step that runs: its parameters, its optimizer's state and options, its counts.
+
+        It is on the disk before predictions see it, as a line of the journal. What is learned again has lines of its
+        own, so that a start goes on where a killed process was, and learns nothing twice.
+
+        Args:
+            to: the name of the version.
+            examples: what becomes of those that the model has learned and the version has not. "keep" leaves them to
+                `learn_kept`; "learn" has them learned at once, in their order, before any other; "skip" drops them.
+
+        Returns:
+            How many examples the model has learned now; how many steps were made again; how many are kept, among them
+            those that could not be made again, which the log names.
+
+        Raises:
+            ArgumentError: there is no such version, or it does not fit the model or the optimizer.
+            JournalError: it could not be written to the disk. Where that happens while examples are learned again, the
+                version holds, and those that are left are learned before the next example.
+            ModelDirectoryError: the version is damaged, and nothing has changed.
+            LearnerClosedError: the learner does not run; or it ends before all is learned again, and the next start
+                does the rest.
+        """
+        self._check_runs("rollback")
+        self._on_disk().versions.find(to)
+        if examples not in CHOICES:
+            raise ArgumentError(f"examples must be 'skip', 'keep' or 'learn', not {examples!r}")
+        result: RolledBack = await self._between_steps(lambda: self._roll_back_and_learn(to, examples))
+        return result
+
+    async def learn_kept(self) -> RolledBack:
+        """Learn again what rollbacks have kept, in order of arrival, before any other example.
+
+        Returns:
+            How many examples the model has learned then; how many steps were made again; how many are kept still, since
+            they could not be.
+
+        Raises:
+            JournalError: one could not be written to the disk; it and those that follow are kept still.
+            LearnerClosedError: the learner does not run, or ends before all is learned.
+        """
+        self._check_runs("learn_kept")
+        result: RolledBack = await self._between_steps(self._learn_kept)
+        return result
+
+    async def forget(self, name: str) -> None:
+        """Remove a version, and what only a rollback to it would need.
+
+        Raises:
+            ArgumentError: there is no such version.
+            OSError: it could not be removed.
+            LearnerClosedError: the learner does not run.
+        """
+        self._check_runs("forget")
+        self._on_disk().versions.find(name)
+        await self._between_steps(lambda: self._forget(name))
+
+    async def serve(self, *names: str) -> None:
+        """Serve these versions beside the model, and no others, until the learner ends: `predict` takes their names.
+
+        From then on, each example is given to the loss with the model as it was before the example, and with each of
+        these versions, in evaluation mode, after it was learned: `losses` compares them.
+
+        Args:
+            names: the names of versions; none ends it.
+
+        Raises:
+            ArgumentError: there is no such version, or it does not fit the model.
+            ModelDirectoryError: one is damaged; what is served stays as it was.
+            LearnerClosedError: the learner does not run.
+        """
+        self._check_runs("serve")
+        for name in names:
+            self._on_disk().versions.find(name)
+        await self._between_steps(lambda: self._serve(names))
+
+    def losses(self) -> dict[str, VersionLoss]:
+        """Return the losses of "current", which is the model, and of the versions served, on the same examples."""
+        return self._served.losses()
+
+    async def compare(self, examples: Iterable[object]) -> dict[str, float]:
+        """Return the loss of the model ("current") and of each version that is served on a batch of examples.
+
+        Nothing is learned, and learning goes on meanwhile.
+
+        Args:
+            examples: at least one, each as `learn` takes it.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: there are none.
+            ExampleError: one is not what the learner was told it is.
+        """
+        self._check_runs("compare")
+        if not isinstance(examples, Iterable):
+            raise ArgumentTypeError(must_be("examples", "a list of examples", examples))
+        given = [conform(self._example_spec, one, f"examples[{at}]") for at, one in enumerate(examples)]
+        if not given:
+            raise ArgumentError("compare() takes at least one example, and was given none")
+        found: dict[str, float] = await self._in_context(
+            self._losses_of(self._served.models(self._published.model), stack(given))
+        )
+        return found
+
+    async def pause(self, reason: str) -> None:
+        """Learn nothing more, from the next step on, also after a restart, until `resume`; predictions go on.
+
+        Args:
+            reason: what `learn` raises a LearningPausedError with, also for what waits.
+
+        Raises:
+            JournalError: it could not be written to the disk, and learning goes on.
+        """
+        self._check_runs("pause")
+        if not isinstance(reason, str) or not reason:
+            raise ArgumentTypeError(must_be("reason", "a text that says why", reason))
+        await self._between_steps(lambda: self._pause(reason))
+
+    async def resume(self) -> None:
+        """Learn again after `pause`, or after a drift that has stopped learning.
+
+        Raises:
+            JournalError: it could not be written to the disk, and nothing is learned still.
+        """
+        self._check_runs("resume")
+        await self._between_steps(lambda: self._pause(""))
 
     def statistics(self) -> Statistics:
         """Return what has happened so far, as numbers."""
@@ -372,6 +537,10 @@ class Learner:
             journal_error=None if directory is None or directory.broken is None else str(directory.broken),
             last_loss=self._last_loss,
             stage=self._stage,
+            paused=self._paused or None,
+            versions=len(self.versions()),
+            kept=len(self._lineage.kept) + len(self._lineage.due),
+            drift=self._drift.status(),
             **counts,
         )
 
@@ -394,6 +563,18 @@ class Learner:
         self._counts[what] += 1
         if self._records is not None:
             self._records.add(what.replace("_", " "))
+
+    async def _between_steps(self, do: Callable[[], Coroutine[object, None, Any]]) -> Any:
+        """Have the task that learns await something, between two steps; return the result."""
+        request = _Request(do, asyncio.get_running_loop().create_future())
+        self._requests.append(request)
+        self._wake.set()
+        return await request.done
+
+    def _on_disk(self) -> ModelDirectory:
+        if self._directory is None:
+            raise ArgumentError("this learner has no directory for a checkpoint: make it with directory=...")
+        return self._directory
 
     def _check_runs(self, what: str) -> None:
         if self._state == "following" and what == "predict":
@@ -450,8 +631,10 @@ class Learner:
                 self._state = "failed"
                 self._refuse()
         try:
-            await self._predictions.close(_closed, is_refused=self._state != "closing")
+            for queue in (self._predictions, *self._served.queues()):
+                await queue.close(closed_error, is_refused=self._state != "closing")
             await self._end_evaluation()
+            await self._hooks.end()
         except asyncio.CancelledError as cancelled:
             cancellation = cancelled
         self._state = "closed"
@@ -469,12 +652,11 @@ class Learner:
             self._state = "following"
             self.model.train()
             self._context = contextvars.copy_context()
-        self._load(state)
-        self._publish(self.learned)
+        self._publish(self._load(state))
 
     async def _end_following(self, is_refused: bool) -> None:
         self._state = "closed"
-        await self._predictions.close(_closed, is_refused=is_refused)
+        await self._predictions.close(closed_error, is_refused=is_refused)
 
     async def _end_evaluation(self) -> None:
         task = self._evaluation_task
@@ -486,7 +668,7 @@ class Learner:
             await ended.wait()
 
     def _refuse(self) -> None:
-        self._pending.fail(_closed)
+        self._pending.fail(closed_error)
         if self._step_task is not None and not any(one.is_committed for one in self._pending.running):
             self._step_task.cancel()
         self._wake.set()
@@ -495,30 +677,57 @@ class Learner:
         directory = await asyncio.to_thread(self._open_directory, path)
         state = await asyncio.to_thread(directory.checkpoint)
         code = self._settings()
+        self._code = code.text()
         #: How many parameters the groups have in the directory.
         self._sizes = self._group_sizes()
         if state is None:
+            # Of a model that was removed, versions may be left.
+            await asyncio.to_thread(directory.skip_taken)
             await asyncio.to_thread(directory.begin, self._checkpoint_state(code))
-            self._recorded = code.text()
+            self._recorded = self._code_recorded = self._code
             return
         try:
-            self._load(state)
+            self._published = _Published(self._load(state), self.model)
+            self._lineage = Lineage.of_tree(state.get("lineage", {}))
+            self._paused, self._code_recorded = state.get("paused", ""), state.get("code")
+            self._drift.load(state.get("drift", []))
         except Exception as error:
             raise ModelDirectoryError(
                 f"the checkpoint in {path} does not fit this model or optimizer: {error}"
             ) from error
         await self._replay(directory)
-        # What is in force goes on: what the code gives holds at the first start alone.
-        for name, record, given in differences(options_of(self.optimizer), code.groups):
+        self._go_on_with(code, path)
+        if await asyncio.to_thread(directory.skip_taken):
+            log.warning("%s has versions of a later time than its journal, whose examples are not there any more", path)
+            if (error := await self._save()) is not None:
+                raise ModelDirectoryError(f"{path} cannot be written to: {error}") from error
+        self._stage = None
+        self._wake.set()
+
+    def _go_on_with(self, code: Settings, path: Path) -> None:
+        """Have hold what was edited in the code since the last start; all else goes on as it was."""
+        now = self._settings()
+        if self._code_recorded is None:
+            # An older version has not written it down: options go on, and the rest is the code's.
+            before = now._replace(groups=code.groups)
+        else:
+            before = Settings.of_text(self._code_recorded)
+        groups, changed = options_of(self.optimizer), {"seed": now.seed, "max_grad_norm": now.max_grad_norm}
+        for name, group, value in edits(code, before):
+            options = changed if group is None else groups[group]
+            if (was := options.get(name)) != value:
+                where = "" if group is None or len(groups) == 1 else f" of group {group}"
+                text = "%s: %s%s was %r there, and is %r from here on, as in the code"
+                log.warning(text, path, name, where, was, value)
+            options[name] = value
+        check_options(self.optimizer, groups)
+        apply_options(self.optimizer, groups)
+        self._seed, self._max_grad_norm = changed["seed"], changed["max_grad_norm"]
+        for name, record, given in differences(groups, code.groups):
             text = (
                 "%s: %s is %r, as in the directory, and not %r, as in the code: await learner.set_options() changes it"
             )
             log.warning(text, path, name, record, given)
-        for name in ("seed", "max_grad_norm"):
-            if (record := getattr(self._settings(), name)) != (given := getattr(code, name)):
-                log.warning("%s: %s was %r there, and is %r from here on, as in the code", path, name, record, given)
-        self._seed, self._max_grad_norm = code.seed, code.max_grad_norm
-        self._stage = None
 
     def _open_directory(self, path: Path) -> ModelDirectory:
         self._directory = ModelDirectory(path, takes_over=self._takes_over)
@@ -527,28 +736,33 @@ class Learner:
             self._directory.close()
         return self._directory
 
-    def _load(self, state: Any) -> None:
-        """Go on from a checkpoint; raise if it is of another model or optimizer."""
+    def _load(self, state: Any) -> int:
+        """Take over a checkpoint, and return how many examples it has learned; raise if it is of something else."""
         learned, steps = state["learned"], state["steps"]
         if type(learned) is not int or type(steps) is not int:
             raise ArgumentError(f"it has learned {learned!r} examples in {steps!r} steps")
         if state["optimizer_type"] != type(self.optimizer).__name__:
             raise ArgumentError(f"it is one of {state['optimizer_type']}, not {type(self.optimizer).__name__}")
-        own = self._tensors()
-        missing = own.keys() - state["model"].keys()
-        if missing:
-            raise ArgumentError(f"it lacks {', '.join(sorted(missing))}")
-        for name, one in own.items():
-            if (dtype := state["model"][name].dtype) != one.dtype:
-                raise ArgumentError(f"{name} has dtype {one.dtype}, and there {dtype}: make the model with that one")
+        self._check_model(state["model"])
         # The state of an optimizer is by number.
         if (found := state.get("params", self._params())) != self._params():
             raise ArgumentError(f"its optimizer has the parameters {found}, and this one {self._params()}")
         self.model.update(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self._published, self._steps = _Published(learned, self.model), steps
+        self._steps = steps
         if "settings" in state:
             self._take(state["settings"])
+        return learned
+
+    def _check_model(self, saved: Mapping[str, Any]) -> None:
+        """Raise an ArgumentError unless all of the model has been saved, in the same dtypes."""
+        own = self._tensors()
+        missing = own.keys() - saved.keys()
+        if missing:
+            raise ArgumentError(f"it lacks {', '.join(sorted(missing))}")
+        for name, one in own.items():
+            if (dtype := saved[name].dtype) != one.dtype:
+                raise ArgumentError(f"{name} has dtype {one.dtype}, and there {dtype}: make the model with that one")
 
     def _params(self) -> list[list[str | None]]:
         """Return the names of the parameters of each group of the optimizer."""
@@ -575,9 +789,8 @@ class Learner:
         loop = asyncio.get_running_loop()
         again = [PendingExample(one, loop.create_future(), None) for one in record.examples]
         try:
-            if record.settings is not None:
-                self._take(record.settings)
-            found = (await self._step_again(again)).loss if again else record.loss
+            await self._take_over(record)
+            found = (await self._step_again(again, record.again)).loss if again else record.loss
         except Exception as error:
             raise ModelDirectoryError(
                 f"{path} has examples in its journal that cannot be learned again, the first of them "
@@ -592,6 +805,22 @@ class Learner:
             log.warning(text, path, self.learned, record.loss, found)
             self._has_told_rounding = True
 
+    async def _take_over(self, record: Record) -> None:
+        """Have hold what a line of the journal says beside its examples."""
+        self._detected.clear()
+        if record.settings is not None:
+            self._take(record.settings)
+        if record.code is not None:
+            self._code_recorded = record.code
+        if record.keep is not None:
+            self._lineage = self._lineage.keeping(record.keep)
+        if record.paused is not None:
+            self._paused = record.paused
+        if record.rollback is not None:
+            to, which, _, examples = (record.rollback[name] for name in ("to", "id", "learned", "examples"))
+            state = await asyncio.to_thread(self._on_disk().versions.read, to, which)
+            self._go_back(state, self._load(state), examples)
+
     def _check_loss(self, before: float, now: float | None, path: Path | str) -> None:
         """Raise unless two losses are equal but for rounding: in half of the digits, of large numbers or of 1."""
         dtypes = [param.dtype for group in self.optimizer.param_groups for param in group["params"]]
@@ -605,12 +834,15 @@ class Learner:
                 f"{shlex.quote(f'{path}/journal')}"
             )
 
-    async def _step_again(self, examples: list[PendingExample]) -> Learned:
+    async def _step_again(self, examples: list[PendingExample], source: int | None) -> Learned:
         """Make the step of examples of the journal again, with random numbers that are not the caller's."""
-        streams = RandomStreams(())
-        around = StreamReplay(streams, streams.start).run
-        learned: Learned = await ContextAwaitable(self._step(examples, is_replay=True), self._context.copy(), around)
+        learned: Learned = await self._in_context(self._step(examples, source, is_replay=True))
         return learned
+
+    async def _in_context(self, work: Coroutine[object, None, Any]) -> Any:
+        """Await something in the learner's context; the caller's random numbers, and NumPy's, stay as they are."""
+        streams = RandomStreams(())
+        return await ContextAwaitable(work, self._context.copy(), StreamReplay(streams, streams.start).run)
 
     def _tensors(self) -> dict[str, Tensor]:
         """Return all that a step may change: also buffers that a state dict leaves out."""
@@ -631,6 +863,10 @@ class Learner:
             "optimizer_type": type(self.optimizer).__name__,
             "params": self._params(),
             "settings": settings.text(),
+            "code": self._code,
+            "lineage": self._lineage.as_tree(),
+            "paused": self._paused,
+            "drift": self._drift.tree(),
         }
 
     # --- the task that learns --------------------------------------------------------------------
@@ -641,13 +877,17 @@ class Learner:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
+                await self._react()
+                await self._learn_due()
                 while examples := self._pending.take():
                     if self._directory is not None and self._sizes != self._group_sizes():
                         # Their parameters are in the checkpoint alone, and a line with them could not be replayed.
                         await self._save()
                     await self._learn(examples)
+                    await self._react()
                     await self._save_if_due()
                     await self._serve_waiters()
+                    await self._learn_due()
                 await self._serve_waiters()
                 if self._state != "running":
                     return
@@ -665,21 +905,22 @@ class Learner:
         finally:
             if directory is not None:
                 directory.close()
-            self._pending.fail(_closed)
-            for waiter in [*self._checkpoint_waiters, *(change.done for change in self._option_waiters)]:
+            self._pending.fail(closed_error)
+            for waiter in [*self._checkpoint_waiters, *(request.done for request in self._requests)]:
                 if not waiter.done():
-                    waiter.set_exception(_closed())
+                    waiter.set_exception(closed_error())
 
     async def _learn(self, examples: list[PendingExample]) -> None:
         """Make the step of these examples, and tell those who wait."""
         again: list[PendingExample] = []
+        before = self._published.model
         try:
             # A context of its own, so that the random numbers of a step depend on its number alone.
             self._step_task = start_task(self._step(examples), self._context.copy(), "a step of ag.learn.Learner")
             learned = await self._step_task
         except (KeyboardInterrupt, SystemExit):
             for one in examples:
-                one.fail(_closed())
+                one.fail(closed_error())
             raise
         except BaseException as error:
             left = [one for one in examples if one.is_wanted]
@@ -706,6 +947,8 @@ class Learner:
             for one in examples:
                 if one not in again:
                     one.ended.set()
+        if self._published.model is not before and self._served:
+            await self._compare_versions(before, examples)
 
     def _leave(self, pending: PendingExample) -> None:
         """Somebody does not wait any more: cancel the step that was for them, unless it is being written."""
@@ -715,8 +958,16 @@ class Learner:
         if pending in self._pending.running and not pending.is_committed and self._step_task is not None:
             self._step_task.cancel()
 
-    async def _step(self, examples: list[PendingExample], is_replay: bool = False) -> Learned:
-        """Differentiate, write to the journal, update and publish; or change nothing."""
+    async def _step(
+        self, examples: list[PendingExample], source: int | None = None, is_replay: bool = False
+    ) -> Learned:
+        """Differentiate, write to the journal, update and publish; or change nothing.
+
+        Args:
+            examples: those of the step.
+            source: the position of the line that has acknowledged them, if they are learned once more.
+            is_replay: whether the journal has the step already.
+        """
         GENERATOR.set(SeededGenerator([self._seed, self._steps]))
         began = perf_counter()
         is_written, is_stepping, before = False, False, self._state_of_foreign_optimizer()
@@ -724,7 +975,7 @@ class Learner:
             loss = await self._differentiate(stack([one.example for one in examples]))
             if not is_replay:
                 self._commit(examples)
-                settings = await self._write(examples, loss)
+                settings = await self._write(examples, loss, source)
                 is_written = settings is not None
             self._stage, is_stepping = "step", True
             if is_replay or settings is None:
@@ -754,6 +1005,10 @@ class Learner:
             self.latencies["step"].add(perf_counter() - began)
             if self._records is not None:
                 self._records.add("done", loss, len(examples))
+        if self._directory is not None:
+            self._lineage = self._lineage.after(self._directory.position - 1 if source is None else source)
+        if source is None:
+            self._detected += self._drift.update(loss, [one.example for one in examples], self.learned + len(examples))
         self._publish(self.learned + len(examples))
         if not is_replay and self._directory is not None:
             self._directory.confirm()
@@ -792,7 +1047,7 @@ class Learner:
         del loss
         await asyncio.sleep(0)
         try:
-            clip_grad_norm(_trained(self.optimizer), self._max_grad_norm)
+            clip_grad_norm(trained_by(self.optimizer), self._max_grad_norm)
         except InvalidGradientError as error:
             raise ExampleError(f"the gradient of this example is not finite, so it was not learned: {error}") from error
         return value
@@ -821,7 +1076,7 @@ class Learner:
         for one in examples:
             one.commit()
 
-    async def _write(self, examples: list[PendingExample], loss: float) -> Settings | None:
+    async def _write(self, examples: list[PendingExample], loss: float, source: int | None) -> Settings | None:
         """Write the line of a step, and return the settings with which it is made; None without a directory."""
         if self._directory is None:
             return None
@@ -833,9 +1088,15 @@ class Learner:
             # Somebody has set them by hand, which checks nothing; and no checkpoint with them could be loaded.
             check_options(self.optimizer, settings.groups)
         self._stage = "journal"
-        changed = None if text == self._recorded else text
-        await asyncio.to_thread(self._directory.append, self.learned, [one.example for one in examples], changed, loss)
+        more = {**self._unrecorded(text), "loss": loss, "again": source}
+        await asyncio.to_thread(self._directory.append, self.learned, [one.example for one in examples], more)
         return settings
+
+    def _unrecorded(self, text: str) -> dict[str, str]:
+        """Return what a line says of the settings with this text, and of those of the code: what has changed."""
+        if self._code != self._code_recorded:
+            return {"settings": text, "code": self._code}
+        return {} if text == self._recorded else {"settings": text}
 
     async def _update(self, settings: Settings) -> None:
         """Step with the settings that were written, also where somebody has set others meanwhile, for the next step."""
@@ -849,7 +1110,7 @@ class Learner:
             finally:
                 if self._settings().text() == written:
                     apply_options(self.optimizer, meanwhile.groups)
-        self._recorded = written
+        self._recorded, self._code_recorded = written, self._code
 
     def _publish(self, learned: int) -> None:
         self._published = _Published(learned, self.model.snapshot())
@@ -860,8 +1121,8 @@ class Learner:
 
     async def _serve_waiters(self) -> None:
         """Between two steps, change the options and write the checkpoint that somebody waits for."""
-        while self._option_waiters:
-            await self._change(self._option_waiters.pop(0))
+        while self._requests:
+            await self._do(self._requests.pop(0))
             await self._save_if_due()
         if self._directory is not None:
             # Nothing is under way that a line says.
@@ -869,28 +1130,173 @@ class Learner:
         if self._checkpoint_waiters:
             await self._save_for_waiters()
 
-    async def _change(self, change: _Change) -> None:
-        """Write a change of options to the journal, make it, and tell who waits."""
-        if change.done.done():
+    async def _do(self, request: _Request) -> None:
+        """Do what somebody waits for, and tell them."""
+        if request.done.done():
             return
+        error: BaseException | None = None
         try:
-            groups = changed_groups(self.optimizer, change.options, change.group)
-            text = Settings(self._seed, self._max_grad_norm, groups).text()
-            if self._directory is not None:
-                self._stage = "journal"
-                await asyncio.to_thread(self._directory.append, self.learned, [], text)
-                self._recorded = text
-            own = self.optimizer.param_groups
-            for group in own if change.group is None else [own[change.group]]:
-                group.update(change.options)
-        except Exception as error:
-            if not change.done.done():
-                change.done.set_exception(error)
-        else:
-            if not change.done.done():
-                change.done.set_result(None)
+            result = await request.do()
+        except Exception as failure:
+            error = failure
+        except BaseException:
+            # It ends the learner.
+            error = closed_error()
+            raise
         finally:
             self._stage = None
+            if error is not None and not request.done.done():
+                request.done.set_exception(error)
+        if error is None and not request.done.done():
+            request.done.set_result(result)
+
+    async def _append(self, **more: Any) -> None:
+        """Write a line without examples, if there is a directory."""
+        self._stage = "journal"
+        if self._directory is not None:
+            await asyncio.to_thread(self._directory.append, self.learned, [], more)
+
+    def _settings_with(self, options: dict[str, Any], group: int | None) -> Settings:
+        """Return the settings with some options changed; nothing is set."""
+        given, norm = dict(options), self._max_grad_norm
+        if "max_grad_norm" in given:
+            if group is not None:
+                raise ArgumentError("max_grad_norm is one for all groups of parameters: set it without group=")
+            norm = norm_of(given.pop("max_grad_norm"))
+        return Settings(self._seed, norm, changed_groups(self.optimizer, given, group))
+
+    async def _change(self, options: dict[str, Any], group: int | None) -> None:
+        """Write a change of options to the journal, and make it."""
+        settings = self._settings_with(options, group)
+        text = settings.text()
+        await self._append(**{"settings": text, **self._unrecorded(text)})
+        if self._directory is not None:
+            self._recorded, self._code_recorded = text, self._code
+        self._max_grad_norm = settings.max_grad_norm
+        own = self.optimizer.param_groups
+        for each in own if group is None else [own[group]]:
+            each.update({name: value for name, value in options.items() if name != "max_grad_norm"})
+
+    # --- versions --------------------------------------------------------------------------------
+
+    async def _save_version(self, name: str) -> Version:
+        self._stage = "checkpoint"
+        state = self._checkpoint_state(self._settings_to_save())
+        return await asyncio.to_thread(self._on_disk().save_version, name, state)
+
+    async def _forget(self, name: str) -> None:
+        directory = self._on_disk()
+        directory.versions.find(name)
+        # A start must not need it: a line may say that it was gone back to.
+        if directory.records and (error := await self._save()) is not None:
+            raise error
+        await asyncio.to_thread(directory.versions.remove, name)
+
+    async def _roll_back_and_learn(self, name: str, examples: str) -> RolledBack:
+        await self._roll_back(name, examples)
+        before = self._steps
+        if examples == "learn":
+            await self._learn_again(lambda: self._lineage.due)
+        return RolledBack(self.learned, self._steps - before, len(self._lineage.kept))
+
+    async def _roll_back_after(self, event: DriftEvent) -> None:
+        to = event.drift.to or self._on_disk().versions.newest()
+        if to is None:
+            raise ArgumentError("there is no version to go back to: await learner.checkpoint(name)")
+        await self._roll_back_and_learn(to, event.drift.examples)
+
+    async def _roll_back(self, name: str, examples: str) -> None:
+        """Have a version hold, once that is on the disk; or change nothing."""
+        directory = self._on_disk()
+        version = directory.versions.find(name)
+        self._stage = "rollback"
+        state = await asyncio.to_thread(directory.versions.read, name)
+        last, steps, recorded = self._published.model, self._steps, self._recorded
+        seed, norm = self._seed, self._max_grad_norm
+        # To load a version makes new ones.
+        own_state, own_groups = self.optimizer.state, self.optimizer.param_groups
+        try:
+            learned = self._load(state)
+            rollback = {"to": name, "id": version.id, "learned": learned, "examples": examples}
+            await self._append(rollback=rollback)
+        except BaseException as error:
+            self.model.update({**dict(last.named_parameters()), **dict(last.named_buffers())})
+            self.optimizer.state, self.optimizer.param_groups = own_state, own_groups
+            self._seed, self._max_grad_norm, self._steps, self._recorded = seed, norm, steps, recorded
+            if isinstance(error, KeyError):
+                raise ModelDirectoryError(f"the version {name!r} lacks {error}: restore it from a copy") from error
+            raise
+        self._counts["rollbacks"] += 1
+        self._go_back(state, learned, examples)
+
+    def _go_back(self, state: Any, learned: int, examples: str) -> None:
+        """Publish a version that was loaded, after its line."""
+        self._lineage = self._lineage.rolled_back(Lineage.of_tree(state["lineage"]).learned, examples)
+        self._drift.forget_losses()
+        self._publish(learned)
+
+    async def _learn_kept(self) -> RolledBack:
+        before, kept = self._steps, self._lineage.kept
+        await self._learn_again(lambda: kept & self._lineage.kept)
+        return RolledBack(self.learned, self._steps - before, len(self._lineage.kept))
+
+    async def _learn_due(self) -> None:
+        """Learn again what a rollback of a process that has ended was to."""
+        try:
+            if self._lineage.due and self._state == "running":
+                await self._learn_again(lambda: self._lineage.due)
+        except LearnerClosedError:
+            pass  # the next start goes on
+        except JournalError as error:
+            log.error("what a rollback has left to be learned again waits for the next example: %s", error)
+
+    async def _learn_again(self, which: Callable[[], Positions]) -> None:
+        """Make the steps of lines again, the first of those that are left before the others.
+
+        Raises:
+            JournalError: one could not be written; it and those that follow are left.
+            LearnerClosedError: the learner ends; what is left is learned by the next start.
+        """
+        failed = Positions()
+        while positions := which() - failed:
+            if self._state != "running":
+                raise LearnerClosedError("the learner was closed before all was learned again: the next start goes on")
+            source = next(iter(positions))
+            try:
+                await self._learn_line(source)
+            except (JournalError, KeyboardInterrupt, SystemExit, GeneratorExit):
+                raise
+            except BaseException as error:
+                if self._state != "running" and is_cancelled(error):
+                    continue
+                log.error("line %d of the journal could not be learned again, and is kept: %r", source, error)
+                if source in self._lineage.due:
+                    await self._append(keep=source)
+                    self._lineage = self._lineage.keeping(source)
+                failed = failed.with_one(source)
+            await self._save_if_due()
+
+    async def _learn_line(self, source: int) -> None:
+        """Make the step of a line again, as a line of its own."""
+        given = await asyncio.to_thread(self._on_disk().examples_at, source)
+        examples = [PendingExample(one, asyncio.get_running_loop().create_future(), None) for one in given]
+        for one in examples:
+            # Nobody waits for it: an error is told by the step.
+            one.future.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._pending.running = examples
+        try:
+            step = self._step(examples, source)
+            self._step_task = start_task(step, self._context.copy(), "a step of ag.learn.Learner")
+            await self._step_task
+        finally:
+            self._step_task, self._stage, self._pending.running = None, None, []
+        self._counts["learned_again"] += len(examples)
+
+    async def _pause(self, reason: str) -> None:
+        await self._append(paused=reason)
+        self._paused = reason
+        if reason:
+            self._pending.fail(lambda: paused_error(reason))
 
     def _settings_to_save(self) -> Settings:
         """Return the settings of now; or, if the optimizer could not be loaded with them, those that held last."""
@@ -908,7 +1314,7 @@ class Learner:
         return settings
 
     def _has_other_settings(self) -> bool:
-        return self._settings_to_save().text() != self._recorded
+        return self._settings_to_save().text() != self._recorded or self._code != self._code_recorded
 
     async def _save(self) -> OSError | None:
         """Write a checkpoint; return and log what kept it from being written, after which a later step tries again."""
@@ -923,13 +1329,14 @@ class Learner:
             return error
         finally:
             self._stage = None
-        self._recorded, self._sizes = settings.text(), sizes
+        self._recorded, self._code_recorded, self._sizes = settings.text(), self._code, sizes
         self._counts["checkpoints"] += 1
         return None
 
     def _save_now(self, directory: ModelDirectory, settings: Settings) -> None:
         # Nobody writes into the model meanwhile: the task that learns waits for this.
-        directory.save_checkpoint(self._checkpoint_state(settings))
+        needed = self._lineage.needed(directory.versions.learned())
+        directory.save_checkpoint(self._checkpoint_state(settings), needed)
 
     async def _save_for_waiters(self) -> None:
         waiters, self._checkpoint_waiters = self._checkpoint_waiters, []
@@ -940,7 +1347,7 @@ class Learner:
             error = await self._save()
         except BaseException:
             # It ends the learner.
-            error = _closed()
+            error = closed_error()
             raise
         finally:
             self._tell(waiters, error)
@@ -957,11 +1364,77 @@ class Learner:
 
     # --- predictions and evaluations -------------------------------------------------------------
 
-    async def _answer(self, batch: Any) -> Any:
-        with no_grad():
-            answer = await self._model_calls.call(self._published.model, self._beside_model(batch))
-        await self._settle()
-        return answer
+    def _new_queue(self, model: Callable[[], Any]) -> PredictionQueue:
+        """Return a queue whose inputs the model answers that a function returns when it is their turn."""
+
+        async def answer(batch: Any) -> Any:
+            with no_grad():
+                found = await self._model_calls.call(model(), self._beside_model(batch))
+            await self._settle()
+            return found
+
+        return PredictionQueue(answer, *self._queue_limits)
+
+    async def _serve(self, names: Sequence[str]) -> None:
+        versions, models = self._on_disk().versions, {}
+        self._stage = "serve"
+        for name in dict.fromkeys(names):
+            state = await asyncio.to_thread(versions.read, name)
+            self._check_model(state["model"])
+            own = self._published.model
+            # Nobody sees it: there is no await in between, and predictions have snapshots.
+            try:
+                models[name] = self.model.update(state["model"]).snapshot()
+            finally:
+                self.model.update({**dict(own.named_parameters()), **dict(own.named_buffers())})
+        for queue in self._served.replace(models):
+            await queue.close(was_retired, is_refused=False)
+
+    async def _losses_of(self, models: Mapping[str, Any], batch: Any) -> dict[str, float]:
+        """Return the loss of each of some snapshots on a batch."""
+        # Not those of a step, or of the caller's.
+        GENERATOR.set(SeededGenerator([self._seed, self._steps, 2]))
+        found = {}
+        for name, model in models.items():
+            with no_grad():
+                loss = await self._comparisons.call(self._loss, model, self._beside_model(batch))
+            await self._settle()
+            found[name] = float(loss.item())
+        return found
+
+    async def _compare_versions(self, before: Any, examples: list[PendingExample]) -> None:
+        """Add the losses of the model before a step, and of the versions that are served, on its examples."""
+        self._stage = "compare"
+        batch = stack([one.example for one in examples])
+        try:
+            found = await self._in_context(self._losses_of(self._served.models(before), batch))
+        except Exception as error:
+            log.error("the loss of a version could not be computed, and learning goes on: %r", error)
+        else:
+            self._served.add(found, len(examples))
+        finally:
+            self._stage = None
+
+    async def _react(self) -> None:
+        """Do what is to be done about a drift that was detected by the last step."""
+        events, self._detected = self._detected, []
+        is_back = False
+        for event in events:
+            self._counts["drifts"] += 1
+            log.warning("%s", event)
+            try:
+                if event.drift.then == "stop":
+                    await self._pause(str(event))
+                elif event.drift.then == "rollback" and not is_back:
+                    await self._roll_back_after(event)
+                    is_back = True
+                elif callable(event.drift.then):
+                    self._hooks.start(event.drift.then, event, self._context.copy())
+            except Exception as error:
+                self._counts["failed_reactions"] += 1
+                log.error("nothing was done about the drift, and learning goes on: %s", error)
+            finally:
+                self._stage = None
 
     def _beside_model(self, batch: Any) -> Any:
         """Return a batch of arrays; of a model whose arrays are not NumPy's, as tensors on its device."""
@@ -996,44 +1469,3 @@ class Learner:
             return
         self._counts["evaluations"] += 1
         self.evaluation = Evaluation(learned, result)
-
-
-def _closed() -> LearnerClosedError:
-    return LearnerClosedError("the learner was closed before this was done, and nothing has changed")
-
-
-def _check_functions(model: Any, loss: Any, optimizer: Any, evaluate: Any) -> None:
-    if evaluate is not None:
-        check_function(evaluate, "evaluate")
-    if not isinstance(model, Module):
-        raise ArgumentTypeError(must_be("model", "an nn.Module", model))
-    if not callable(loss):
-        raise ArgumentTypeError(must_be("loss", "a function, which is called as loss(model, batch)", loss))
-    try:
-        inspect.signature(loss).bind(model, None)
-    except TypeError as error:
-        raise ArgumentTypeError(f"loss is called as loss(model, batch), and cannot be: {error}") from None
-    except ValueError:
-        pass  # a function written in C, which does not tell what it takes
-    if not isinstance(optimizer, Optimizer):
-        raise ArgumentTypeError(must_be("optimizer", "one of ag.optim", optimizer))
-    own = {id(param) for param in model.parameters()}
-    others = [param for param in _trained(optimizer) if id(param) not in own]
-    if others:
-        raise ArgumentError(
-            f"optimizer has {len(others)} parameters that are not of this {type(model).__name__}, the first of "
-            f"shape {others[0].shape}: make it with the model, as in optim.Adam(model)"
-        )
-
-
-def _trained(optimizer: Optimizer) -> list[Tensor]:
-    return [param for group in optimizer.param_groups for param in group["params"] if param.requires_grad]
-
-
-def _timeout(value: Any) -> float | None:
-    if value is None:
-        return None
-    seconds: float = number(value, "timeout", 0)
-    if not seconds > 0:
-        raise ArgumentError(f"timeout must be a number of seconds above 0, not {value!r}")
-    return seconds

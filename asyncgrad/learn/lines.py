@@ -13,9 +13,9 @@ __all__ = ["Record", "is_torn", "line_of", "record_of"]
 
 
 class Record(NamedTuple):
-    """What a line says of a step, or of a change of settings without one, which has no examples.
+    """What a line says of a step; or, without examples, of a change of settings, a rollback, or a pause.
 
-    Lines of the first format have neither a journal, nor settings, nor a loss.
+    Lines of the first format have neither a journal, nor settings, nor a loss, and those of the second no position.
     """
 
     #: The name of the journal, which the checkpoint before it has told.
@@ -28,8 +28,19 @@ class Record(NamedTuple):
     settings: str | None = None
     #: The loss of the step.
     loss: float | None = None
-    #: The version that holds from here on, by its name `to` and its `id`; None for any other line.
+    #: How many lines the directory has had before, since it was made.
+    position: int | None = None
+    #: The position of the line whose examples are learned once more.
+    again: int | None = None
+    #: The version that holds from here on: its name ("to"), its "id", how many examples it has "learned", and what
+    #: becomes of the "examples" that it has not, a `Choice`.
     rollback: dict[str, Any] | None = None
+    #: The position of a line that was to be learned once more, could not, and is kept.
+    keep: int | None = None
+    #: Why nothing is learned from here on; empty where it is again.
+    paused: str | None = None
+    #: The settings that the code gave at the start, if they have changed.
+    code: str | None = None
 
 
 def line_of(record: Record) -> bytes:
@@ -58,6 +69,10 @@ def record_of(line: bytes) -> Record:
         raise ValueError(f"it says something else than a step: {error!r}") from error
     if type(record.learned) is not int:
         raise ValueError(f"it says something else than a step: {record.learned!r} examples learned")
+    if any(type(value) not in (int, type(None)) for value in (record.position, record.again, record.keep)):
+        raise ValueError("it says something else than a step: its positions are no numbers")
+    if record.rollback is not None and not {"to", "id", "learned", "examples"} <= set(record.rollback):
+        raise ValueError(f"it says something else than a rollback: {record.rollback!r}")
     return record
 
 

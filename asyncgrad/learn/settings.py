@@ -15,7 +15,7 @@ from ..errors import ArgumentError
 from ..optim.optimizer import Group, Optimizer
 from .encoding import array_as_text, array_of_text, decode, encode
 
-__all__ = ["Settings", "apply_options", "changed_groups", "check_options", "differences", "options_of"]
+__all__ = ["Edit", "Settings", "apply_options", "changed_groups", "check_options", "differences", "edits", "options_of"]
 
 
 class Settings(NamedTuple):
@@ -107,6 +107,31 @@ def differences(record: list[Group], code: list[Group]) -> Iterator[tuple[str, A
         for name in one:
             if name in other and _text(one[name]) != _text(other[name]):
                 yield f"{name}{where}", one[name], other[name]
+
+
+class Edit(NamedTuple):
+    """A value that the code gives, and gave otherwise at the start before."""
+
+    name: str
+    #: The number of the group of parameters; None for what is not an option of the optimizer.
+    group: int | None
+    value: Any
+
+
+def edits(code: Settings, before: Settings) -> Iterator[Edit]:
+    """Yield what somebody has changed in the code between two starts, which holds whatever was set at run time.
+
+    Args:
+        code: what it gives now, before anything was loaded.
+        before: what it gave at the start before.
+    """
+    for number, (now, then) in enumerate(zip(code.groups, before.groups, strict=False)):
+        for name in now:
+            if name in then and _text(now[name]) != _text(then[name]):
+                yield Edit(name, number, now[name])
+    for name in ("seed", "max_grad_norm"):
+        if getattr(code, name) != getattr(before, name):
+            yield Edit(name, None, getattr(code, name))
 
 
 def _text(value: Any) -> str:

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import Any, ClassVar, Protocol, final
+from typing import Any, ClassVar, Protocol, cast, final
 
 from ..core.settings.extras import missing_extra
 from ..errors import ArgumentTypeError
 from ..observing.latency import LatencyHistogram
+from .drift import DriftStatus
+from .served import VersionLoss
 
 __all__ = ["Statistics", "new_latencies", "prometheus_collector"]
 
@@ -40,7 +42,16 @@ class Statistics:
         torn_bytes: bytes of an incomplete last line that were cut off at the start.
         journal_error: why nothing more can be learned; None if it can.
         last_loss: the loss of the last step; None before the first.
-        stage: what is being done now: "forward", "backward", "journal", "step", "checkpoint", or None.
+        stage: what is being done now: "forward", "backward", "journal", "step", "checkpoint", "rollback", "serve",
+            "compare", or None.
+        paused: why nothing is learned until `resume`; None if it is.
+        rollbacks: versions that were gone back to.
+        learned_again: examples that were learned once more after a rollback.
+        drifts: changes that were detected.
+        failed_reactions: those after which what was to be done could not be.
+        versions: versions in the directory now.
+        kept: steps whose examples a rollback has left to be learned again.
+        drift: what each detector sees now.
     """
 
     #: Those that only rise, and are counted by name.
@@ -57,6 +68,10 @@ class Statistics:
         "failed_checkpoints",
         "evaluations",
         "failed_evaluations",
+        "rollbacks",
+        "learned_again",
+        "drifts",
+        "failed_reactions",
     )
 
     learned: int
@@ -84,6 +99,14 @@ class Statistics:
     journal_error: str | None
     last_loss: float | None
     stage: str | None
+    paused: str | None
+    rollbacks: int
+    learned_again: int
+    drifts: int
+    failed_reactions: int
+    versions: int
+    kept: int
+    drift: tuple[DriftStatus, ...]
 
 
 #: What may also fall, and so is a gauge and no counter.
@@ -95,6 +118,8 @@ _GAUGES = (
     "journal_records",
     "torn_bytes",
     "last_loss",
+    "versions",
+    "kept",
     "lag_bytes",
     "lag_seconds",
 )
@@ -102,8 +127,8 @@ _GAUGES = (
 
 #: What each number tells whoever sees it on a dashboard.
 _HELP = {
-    "learned": "Examples that the model has learned since it was made, in earlier processes too.",
-    "steps": "Steps of the optimizer since the model was made, in earlier processes too.",
+    "learned": "Examples that the model has learned since it was made, in earlier processes too; a rollback lowers it.",
+    "steps": "Steps of the optimizer since the model was made, in earlier processes too; a rollback lowers it.",
     "replayed": "Examples of the journal that were learned again when this process started, after its last checkpoint.",
     "predicted": "Predictions that were answered. Compare with prediction_batches to see how many share a call.",
     "prediction_batches": "Calls of the model that answered predictions.",
@@ -124,6 +149,12 @@ _HELP = {
     "max_pending_predictions": "How many inputs may wait or be answered at a time; a further one is refused.",
     "journal_records": "Lines of the journal since the last checkpoint, which a start would learn again.",
     "torn_bytes": "Bytes of an incomplete last line of the journal that were cut off when this process started.",
+    "rollbacks": "Versions that the model was taken back to.",
+    "learned_again": "Examples that were learned once more after a rollback.",
+    "drifts": "Changes of losses or inputs that were detected.",
+    "failed_reactions": "Drifts after which the rollback or the stop failed that was to follow; learning goes on.",
+    "versions": "Versions in the directory, which the model can be taken back to.",
+    "kept": "Steps whose examples a rollback has left to be learned again.",
     "last_loss": "The loss of the last step, before it; NaN until there is one.",
     "applied": "Examples of the learner's journal that this follower has learned since it was started.",
     "loads": "Checkpoints and versions that this follower has loaded.",
@@ -134,7 +165,7 @@ _HELP = {
 _CAN = {
     "can_learn": (
         "journal_error",
-        "1 if the learner can learn; 0 if its journal cannot be written, after which it only predicts.",
+        "1 if the learner can learn; 0 if it is paused, or its journal cannot be written: then it only predicts.",
     ),
     "can_follow": (
         "following_error",
@@ -163,6 +194,13 @@ class HasStatistics(Protocol):
 
     def statistics(self) -> Any:
         """Return the numbers of this moment: a dataclass."""
+
+
+class ServesVersions(HasStatistics, Protocol):
+    """Abstract: what a Learner has beside that, and a Follower has not."""
+
+    def losses(self) -> Mapping[str, VersionLoss]:
+        """Return the losses of the versions that are served."""
 
 
 def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learner") -> _Collector:
@@ -203,13 +241,17 @@ class _Collector:
             if value is None and each.name in _GAUGES:
                 # A gauge is there from the beginning, and JSON has no such number.
                 value = math.nan
-            if isinstance(value, str) or value is None:
+            if isinstance(value, (str, tuple)) or value is None:
                 continue
             kind = self._core.GaugeMetricFamily if each.name in _GAUGES else self._core.CounterMetricFamily
             yield kind(f"{self._prefix}_{each.name}", _HELP[each.name], value=value)
         for name, (error, what) in _CAN.items():
             if hasattr(found, error):
-                yield self._core.GaugeMetricFamily(f"{self._prefix}_{name}", what, getattr(found, error) is None)
+                can = getattr(found, error) is None and getattr(found, "paused", None) is None
+                yield self._core.GaugeMetricFamily(f"{self._prefix}_{name}", what, can)
+        if isinstance(found, Statistics):
+            yield from self._of_drifts(found.drift)
+            yield from self._of_versions(cast(ServesVersions, self._learner).losses())
         for name, histogram in self._learner.latencies.items():
             yield self._core.HistogramMetricFamily(
                 f"{self._prefix}_{name}_seconds",
@@ -217,6 +259,26 @@ class _Collector:
                 buckets=[(_bound(bound), count) for bound, count in histogram.cumulative()],
                 sum_value=histogram.total,
             )
+
+    def _of_drifts(self, drift: tuple[DriftStatus, ...]) -> Iterator[Any]:
+        """Yield what the detectors see, each with its name as a label."""
+        for name, what, kind in (
+            ("drifts", "Drifts of one kind that were detected.", self._core.CounterMetricFamily),
+            ("count", "Values that a detector of drift compares now.", self._core.GaugeMetricFamily),
+            ("mean", "Mean of the values that a detector of drift compares now.", self._core.GaugeMetricFamily),
+        ):
+            family = kind(f"{self._prefix}_drift_{name}", what, labels=["of"])
+            for each in drift:
+                family.add_metric([each.name], getattr(each, name))
+            yield family
+
+    def _of_versions(self, losses: Mapping[str, VersionLoss]) -> Iterator[Any]:
+        """Yield the losses of the model and of the versions that are served, on the same examples."""
+        what = "Mean loss since the versions are served, on the same examples, each before it was learned."
+        family = self._core.GaugeMetricFamily(f"{self._prefix}_version_loss", what, labels=["version"])
+        for name, loss in losses.items():
+            family.add_metric([name], loss.mean)
+        yield family
 
 
 def _bound(seconds: float) -> str:

@@ -64,11 +64,11 @@ def as_killed(path: Path, to: Path) -> Path:
 
 def _files(path: Path) -> set[tuple[str, int, int, int]]:
     found = set()
-    for file in path.iterdir():
+    # No other folders: they are copies made before.
+    for file in [*path.iterdir(), *path.glob("versions/*"), *path.glob("history/*")]:
         if file.is_dir():
-            # A copy made before.
             continue
         with contextlib.suppress(FileNotFoundError):
             state = file.stat()
-            found.add((file.name, state.st_ino, state.st_size, state.st_mtime_ns))
+            found.add((str(file), state.st_ino, state.st_size, state.st_mtime_ns))
     return found

@@ -102,6 +102,9 @@ async def test_what_cannot_be_done_now_is_told_with_the_status_for_it(framework,
             with monkeypatch.context() as patch:
                 failing_disk(patch, times=1)
                 await post(4)
+            await learner.pause("a flood of spam")
+            await post(4)
+            await learner.resume()
             learner._state = "closing"
             await post(5)
             learner._state = "running"
@@ -111,6 +114,7 @@ async def test_what_cannot_be_done_now_is_told_with_the_status_for_it(framework,
         (429, "1", "1 examples wait to be learned already, an"),
         (504, None, "not learned within 1e-09 s, and nothing h"),
         (503, "1", "the journal could not be written: [Errno "),
+        (503, None, "nothing is learned until await learner.re"),
         (503, "1", "learn() came after the learner was closed"),
     ]
 

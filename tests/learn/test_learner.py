@@ -360,7 +360,7 @@ async def test_a_block_that_raises_refuses_what_waits_and_leaves_nothing_half_do
 
 
 async def test_an_error_of_the_learners_own_refuses_what_waits_and_is_raised_at_the_end(tmp_path, monkeypatch):
-    def fails(directory, state):
+    def fails(*given):
         raise ZeroDivisionError("a defect")
 
     learner, found = new_learner(tmp_path, checkpoint_every=1), []

@@ -291,16 +291,117 @@ async def test_arguments_that_change_what_is_learned_do_change_it(tmp_path):
     assert await learn(tmp_path / "c", 1, 2, max_grad_norm=0.01) != first
 
 
-async def test_a_rate_of_the_code_that_differs_from_that_of_the_directory_is_told(tmp_path, caplog):
-    model = Gate()
-    await learn(tmp_path, 1)
+async def test_a_rate_that_was_set_at_run_time_goes_on_and_that_of_the_code_is_told(tmp_path, caplog):
+    async with new_learner(tmp_path) as learner:
+        await learner.set_options(lr=0.25)
     caplog.set_level(logging.WARNING)
 
-    async with new_learner(tmp_path, model=model, optimizer=optim.Adam(model, lr=0.25)) as learner:
-        found = learner.optimizer.param_groups[0]["lr"]
+    async with new_learner(tmp_path) as again:
+        found = again.optimizer.param_groups[0]["lr"]
 
-    assert found == 0.01
-    assert f"{tmp_path}: lr is 0.01, as in the directory, and not 0.25, as in the code" in caplog.text
+    assert found == 0.25
+    assert f"{tmp_path}: lr is 0.25, as in the directory, and not 0.01, as in the code" in caplog.text
+
+
+def learner_with_rate(path: Path, rate: float, **options: Any) -> Learner:
+    model = Gate()
+    return new_learner(path, model=model, optimizer=optim.Adam(model, lr=rate), **options)
+
+
+@pytest.mark.parametrize("meanwhile", [None, 0.5], ids=["as the code", "set at run time"])
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_rate_that_was_edited_in_the_code_holds_from_the_next_start_on_and_is_told(
+    tmp_path, caplog, meanwhile, is_killed
+):
+    async with learner_with_rate(tmp_path / "a", 0.125) as learner:
+        await learner.learn(example(1))
+        if meanwhile is not None:
+            await learner.set_options(lr=meanwhile)
+        killed = as_killed(tmp_path / "a", tmp_path / "b")
+    place = killed if is_killed else tmp_path / "a"
+    caplog.set_level(logging.WARNING)
+    async with learner_with_rate(place, 0.25) as again:
+        found = [again.optimizer.param_groups[0]["lr"]]
+        told = f"lr was {meanwhile or 0.125} there, and is 0.25 from here on, as in the code" in caplog.text
+        await again.learn(example(2))
+        expected = await answer(again)
+        # Its edit is of the start before now, and is not made again.
+        await again.set_options(lr=0.0625)
+        as_killed(place, tmp_path / "c")
+    async with learner_with_rate(tmp_path / "c", 0.25) as last:
+        found += [last.optimizer.param_groups[0]["lr"]]
+        same = await answer(last) == expected
+
+    assert (found, told, same) == ([0.25, 0.0625], True, True)
+
+
+async def test_an_edit_that_no_line_has_yet_is_made_by_the_next_start_again(tmp_path):
+    async with learner_with_rate(tmp_path / "a", 0.125) as learner:
+        await learner.learn(example(1))
+        await learner.set_options(lr=0.5)
+    async with learner_with_rate(tmp_path / "a", 0.25):
+        as_killed(tmp_path / "a", tmp_path / "b")
+    async with learner_with_rate(tmp_path / "b", 0.25) as again:
+        found = again.optimizer.param_groups[0]["lr"]
+
+    assert found == 0.25
+
+
+async def test_an_edit_to_the_value_that_was_set_at_run_time_is_an_edit(tmp_path):
+    async with learner_with_rate(tmp_path, 0.125) as learner:
+        await learner.set_options(lr=0.25)
+    async with learner_with_rate(tmp_path, 0.25):
+        pass
+    async with learner_with_rate(tmp_path, 0.125) as again:
+        found = again.optimizer.param_groups[0]["lr"]
+
+    assert found == 0.125
+
+
+@pytest.mark.parametrize("norm", [0.01, None])
+async def test_a_threshold_is_set_at_run_time_and_survives_a_kill(tmp_path, norm):
+    async with new_learner(tmp_path / "a", max_grad_norm=0.5) as learner:
+        await learner.set_options(max_grad_norm=norm, lr=0.125)
+        await learner.learn(example(1))
+        expected = await answer(learner)
+        killed = as_killed(tmp_path / "a", tmp_path / "b")
+    found = []
+    for place in (killed, tmp_path / "a"):
+        async with new_learner(place, max_grad_norm=0.5) as again:
+            found.append(await answer(again))
+            await again.learn(example(2))
+            found.append(await answer(again))
+    async with new_learner(max_grad_norm=norm) as other:
+        await other.set_options(lr=0.125)
+        for seed in (1, 2):
+            await other.learn(example(seed))
+        later = await answer(other)
+
+    assert found == [expected, later, expected, later]
+
+
+async def test_a_threshold_is_one_for_all_groups():
+    async with new_learner() as learner:
+        with pytest.raises(ArgumentError, match="max_grad_norm is one for all groups"):
+            await learner.set_options(max_grad_norm=1.0, group=0)
+        with pytest.raises(ArgumentError, match="max_grad_norm must be a finite number of at least 0"):
+            await learner.set_options(max_grad_norm=-1.0)
+
+
+async def test_a_directory_that_does_not_tell_what_the_code_gave_keeps_its_rate(tmp_path, caplog, monkeypatch):
+    whole = Learner._checkpoint_state
+    with monkeypatch.context() as patch:
+        state = lambda *given: {name: part for name, part in whole(*given).items() if name != "code"}
+        patch.setattr(Learner, "_checkpoint_state", state)
+        await learn(tmp_path, 1)
+    caplog.set_level(logging.WARNING)
+    async with learner_with_rate(tmp_path, 0.25) as again:
+        found = again.optimizer.param_groups[0]["lr"]
+        assert f"{tmp_path}: lr is 0.01, as in the directory, and not 0.25, as in the code" in caplog.text
+    async with learner_with_rate(tmp_path, 0.125) as last:
+        found = found, last.optimizer.param_groups[0]["lr"]
+
+    assert found == (0.01, 0.125)
 
 
 async def test_a_start_with_the_same_code_tells_nothing(tmp_path, caplog):

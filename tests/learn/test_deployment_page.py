@@ -20,8 +20,14 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from asyncgrad.learn import http
+from tests.learn.crashing import crash
+from tests.learn.making import example, new_learner
+from tests.learn.test_followers import follower_of
 from tests.support.house import ROOT
 from tests.support.listeners import new_listener
 from tests.support.loops import one_loop
@@ -158,6 +164,28 @@ async def test_the_backup_of_the_page_is_whole_while_examples_are_learned(servic
 
     assert found["ready"]
     assert known <= found["learned"] <= 25
+
+
+async def test_a_follower_is_promoted_by_the_route_of_the_page(tmp_path):
+    (block,) = [one for one in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL) if "async def promote" in one]
+    learner = new_learner(tmp_path)
+    await learner.__aenter__()
+    await learner.learn(example(0))
+    follower = follower_of(tmp_path)
+    names: dict[str, Any] = {"follower": follower, "http": http, "JSONResponse": JSONResponse}
+    exec(block, names)  # noqa: S102  # the page's own code
+    routes = [Route(f"/{name}", names[name], methods=["POST"]) for name in ("promote", "learn_one")]
+    app = Starlette(routes=routes, exception_handlers=http.exception_handlers())
+    body = {name: each.tolist() for name, each in example(1).items()}
+    async with follower, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
+        before = (await client.post("/learn_one", json=body)).status_code
+        await crash(learner)
+        promoted = (await client.post("/promote")).json()
+        after = (await client.post("/learn_one", json=body)).json()
+
+    assert before == 503
+    assert promoted == {"learned": 1}
+    assert after[1] == 2
 
 
 def test_units_and_probes_of_the_page_name_what_is_there(service):

@@ -748,3 +748,30 @@ def test_the_probability_of_a_box_is_that_of_scipy() -> None:
         scipy.stats.multivariate_normal.cdf([1.0, 2.0], [0, 0], cov, lower_limit=[a, -np.inf]) for a in (-0.99, -1.01)
     ]
     np.testing.assert_allclose(slope, [(step[0] - step[1]) / 0.02, 0.0], rtol=1e-3)
+
+
+def test_narrow_data_beside_wide_parameters_keep_the_digits_of_the_result() -> None:
+    data, probabilities = np.float32([1.2, 1.1, 1.3]), np.float32([0.2, 0.3, 0.5])
+    found = stats.pareto.logpdf(data, 2.625)
+
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, scipy.stats.pareto.logpdf(data.astype(float), 2.625), rtol=1e-13)
+    expected = scipy.stats.weibull_min.ppf(probabilities.astype(float), 1.75)
+    np.testing.assert_allclose(stats.weibull_min.ppf(probabilities, 1.75), expected, rtol=1e-13)
+
+
+def test_the_distribution_function_of_an_angle_of_0_has_a_mixed_derivative() -> None:
+    check(lambda x, kappa: stats.vonmises.cdf(x, kappa, 1.0), Case((np.array(1.0), np.array(0.125)), {}, (0, 1)))
+
+
+def test_a_last_probability_that_differs_by_a_rounding_is_taken_as_it_is() -> None:
+    shares = np.float32([0.1, 0.2, 0.3, 0.2, 0.2])
+    found = stats.multinomial.pmf([1, 2, 5, 7, 4], 19, shares)
+
+    np.testing.assert_allclose(found, scipy.stats.multinomial.pmf([1, 2, 5, 7, 4], 19, shares), rtol=1e-13)
+
+
+@pytest.mark.parametrize(("p", "name"), [(np.inf, "np.max"), (-np.inf, "np.min")])
+def test_a_power_mean_of_an_infinite_exponent_is_refused(p: float, name: str) -> None:
+    with pytest.raises(NotImplementedError, match=f"takes a finite exponent p, not {p}: write {name}"):
+        stats.pmean([1.0, 2.0], p)

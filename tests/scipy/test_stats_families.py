@@ -273,3 +273,22 @@ def test_values_at_the_ends_of_a_support_are_scipys(name: str) -> None:
         np.testing.assert_allclose(found.detach(), getattr(theirs, method)(ends, *shapes), atol=1e-12)
         if found.requires_grad:
             assert not any(np.isnan(slope.item()) for slope in sync.grad(found.sum(), leaves, materialize_grads=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "invalid"),
+    [("nct", (7.5, 0.75), -1.5), ("nct", (7.5, 0.75), 0.0), ("dpareto_lognorm", (0.25, 0.75, 5.5, 2.25), np.nan)],
+)
+def test_parameters_that_are_none_do_not_harm_others(name: str, shapes: tuple[float, ...], invalid: float) -> None:
+    family, theirs = getattr(stats, name), getattr(scipy.stats, name)
+    for method, point in (("pdf", 0.5), ("ppf", 0.375)):
+        found = getattr(family, method)(point, np.array([shapes[0], invalid]), *shapes[1:])
+        np.testing.assert_allclose(found, [getattr(theirs, method)(point, *shapes), np.nan])
+
+
+def test_quantiles_of_a_family_for_arrays_of_parameters_are_those_of_each() -> None:
+    places = np.array([0.25, -1.5])
+    found = stats.dpareto_lognorm.ppf(0.375, places, 0.75, 5.5, 2.25)
+
+    expected = [scipy.stats.dpareto_lognorm.ppf(0.375, place, 0.75, 5.5, 2.25) for place in places]
+    np.testing.assert_allclose(found, expected)

@@ -222,10 +222,10 @@ class Series(ABC):
         return self._like(quotient), self._like(rest)
 
     def __floordiv__(self, other: Any) -> Self:
-        return divmod(self, other)[0]
+        return self.__divmod__(other)[0]
 
     def __mod__(self, other: Any) -> Self:
-        return divmod(self, other)[1]
+        return self.__divmod__(other)[1]
 
     def __truediv__(self, other: Any) -> Self:
         if isinstance(other, Series) or np.ndim(raw(asarray(other))):
@@ -239,7 +239,7 @@ class Series(ABC):
     __rmul__ = __mul__
 
     def __rsub__(self, other: Any) -> Self:
-        return -self + other
+        return self.__neg__().__add__(other)
 
     def __neg__(self) -> Self:
         return self._like(-self.coef)

@@ -283,8 +283,8 @@ def _t_terms(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
 
 
 def t_log_density(df: Any, nc: Any, t: Any) -> Any:
-    """Return the logarithm of the density of the noncentral t distribution, for finite arguments; nan for nan."""
-    inside = np.isfinite(raw(df) + raw(nc) + raw(t))
+    """Return the logarithm of the density of the noncentral t distribution, for finite arguments; nan for others."""
+    inside = np.isfinite(raw(df) + raw(nc) + raw(t)) & (raw(df) > 0)
     return compute_where(inside, _finite_t_log_density, df, nc, t, outside=np.nan)
 
 

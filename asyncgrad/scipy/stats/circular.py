@@ -225,7 +225,7 @@ def cosine_cdf_(y: Any) -> Array:
 
 
 @derivative(cosine_cdf_, "y")
-def _(g: Any, y: Array) -> Array:
+def _(g: Any, y: Any) -> Array:
     return g * (np.square(np.cos(y / 2)) / math.pi)
 
 

@@ -157,8 +157,8 @@ class NoncentralF(_Noncentral):
         dfn, dfd, nc = shapes
         return (dfn > 0) & (dfd > 0) & (nc >= 0)
 
-    def _logpdf(self, y: Any, *shapes: Any) -> Any:
-        return f_log_density(*shapes, y)
+    def _logpdf(self, y: Any, dfn: Any, dfd: Any, nc: Any) -> Any:
+        return f_log_density(dfn, dfd, nc, y)
 
     def _cdf(self, y: Any, *shapes: Any) -> Any:
         return special.ncfdtr(*shapes, y)

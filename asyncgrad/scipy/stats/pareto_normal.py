@@ -6,6 +6,7 @@ import math
 from typing import Any, final
 
 import numpy as np
+from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
 from ..ufuncs import special
@@ -69,6 +70,13 @@ class DoubleParetoLogNormal(Implicit):
     def _sf(self, y: Any, *shapes: Any) -> Any:
         z, more = self._tails(y, *shapes)
         return special.ndtr(-z) + more
+
+    def _start(self, method: str, q: Any, *shapes: Any) -> Any:
+        # SciPy's are wrong for arrays of parameters, and raise for those that are none.
+        def find(q: float, *shapes: float) -> float:
+            return float(getattr(scipy_stats.dpareto_lognorm, method)(q, *shapes)) if self._valid(*shapes) else np.nan
+
+        return np.vectorize(find, otypes=[float])(q, *shapes)
 
     def _mean_power(self, order: int, *shapes: Any) -> Any:
         u, s, a, b = shapes

@@ -91,7 +91,12 @@ CASES: dict[str, list[Case]] = {
         *(Case((_draw(6), number)) for number in (1, 4, 5, 6, 7, 10)),
         Case((_draw(2, 7), 4), {"axis": 1, "window": "hamming"}),
     ],
-    "upfirdn": [Case((_KERNEL, _draw(2, 5), 3, 2), {}, _BOTH), Case((_draw(4), _draw(5, 2), 1, 3, 0), {}, _BOTH)],
+    "upfirdn": [
+        Case((_KERNEL, _draw(2, 5), 7, 5), {}, _BOTH),
+        Case((_draw(9), _draw(5, 2), 2, 11, 0, "symmetric"), {}, _BOTH),
+        Case((_KERNEL, _draw(2, 5), 3, 2), {}, _BOTH),
+        Case((_draw(4), _draw(5, 2), 1, 3, 0), {}, _BOTH),
+    ],
     "decimate": [
         Case((_draw(30), 2), {"n": 2}),
         Case((_draw(9, 2), 2), {"ftype": "fir", "n": 4, "axis": 0}),

@@ -1,136 +1,136 @@
-"""A page in a real browser, driven by its DevTools: of any width, light or dark, with what it asks for and says.
+"""A browser that is told what to do: its size and colours are set, and what it complains of and asks for is heard.
 
-The browser is spoken to by two pipes, so that this needs no package and no port.
+Chromium is spoken to by its DevTools protocol over two pipes, which needs no package: JSON messages, each ended by a
+zero byte.
 """
 
 from __future__ import annotations
 
 import base64
-import fcntl
+import contextlib
 import json
 import os
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, final
 
 from tests.support.browser import browser
 
-__all__ = ["Browser"]
+__all__ = ["Devtools", "devtools"]
 
-#: The browser reads commands from descriptor 3, and writes answers to 4.
-_START = (
-    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
-)
-_END = b"\0"
+#: What a page is said to have loaded.
+LOADED = "Page.loadEventFired"
 
 
 @final
-class Browser:
-    """One page of a browser, within a `with` block; its methods block, so that a test calls them in a thread.
+class Devtools:
+    """One page of a browser."""
 
-    Args:
-        folder: for the browser's own files.
-
-    Attributes:
-        requested: the addresses that the page has asked for.
-        complaints: what its console has said, and the exceptions of its scripts.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.requested: list[str] = []
+    def __init__(self, read: int, write: int) -> None:
+        self._read, self._write = os.fdopen(read, "rb", 0), os.fdopen(write, "wb", 0)
+        self._rest, self._number, self._session, self._is_loaded = b"", 0, "", False
+        #: The errors and warnings of the console, and exceptions that no script has caught.
         self.complaints: list[str] = []
-        self._number, self._session, self._read = 0, "", b""
-        self._is_loaded = False
-        ends = [*os.pipe(), *os.pipe()]
-        # Above 4, which the browser's own ends take.
-        commands, self._commands, self._answers, answers = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in ends)
-        for end in ends:
-            os.close(end)
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
-        words = [browser(), *options, "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"]
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, str(commands), str(answers), *words],
-            pass_fds=(commands, answers),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(commands)
-        os.close(answers)
-
-    def __enter__(self) -> Self:
+        #: The addresses of all that has been asked for.
+        self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for part in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{part}.enable")
-        return self
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        # Frames of other origins, as files are to each other, are targets of their own.
+        self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._commands)
-        os.close(self._answers)
+    def close(self) -> None:
+        """End the browser."""
+        self.call("Browser.close")
+        self._read.close()
+        self._write.close()
 
-    def open(self, url: str, width: int, height: int = 900, theme: str = "light") -> None:
-        """Show a page in a window of that size, for a reader who prefers light or dark."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Send a command, and return its result."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": arguments}
+        if self._session:
+            message["sessionId"] = self._session
+        self._write.write(json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._receive()
+            if answer.get("id") == message["id"]:
+                assert "error" not in answer, (method, answer["error"])
+                return answer["result"]
+
+    def open(self, address: str, width: int, is_dark: bool) -> None:
+        """Show the page of an address, in a window that is 900 pixels high, on a system that is dark or light."""
+        self.complaints.clear()
+        self.requests.clear()
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         self.call("Emulation.setDeviceMetricsOverride", **size)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._is_loaded = False
-        self.call("Page.navigate", url=url)
+        self.call("Page.navigate", url=address)
         while not self._is_loaded:
-            self._note(self._next())
+            self._receive()
 
-    def run(self, script: str) -> Any:
-        """Return the value of an expression of JavaScript; that of a promise, once it has one."""
-        found = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in found, found
+    def ask(self, expression: str) -> Any:
+        """Return the value of an expression of the page; a promise is awaited."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def until(self, condition: str) -> None:
-        """Wait until an expression of JavaScript is true, as long as the timeout of the test lets it."""
-        self.run(f"new Promise(done => {{ const look = () => {condition} ? done() : setTimeout(look, 20); look(); }})")
+    def photograph(self, picture: Path) -> None:
+        """Write a PNG of what the window shows."""
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        picture.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
-    def picture(self) -> bytes:
-        """Return the window as a PNG."""
-        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
+    def _receive(self) -> dict[str, Any]:
+        """Return the next message; note what an event says."""
+        while b"\0" not in self._rest:
+            part = self._read.read(1 << 20)
+            assert part, "the browser has ended"
+            self._rest += part
+        text, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        self._note(message.get("method", ""), message.get("params", {}))
+        return message
 
-    def call(self, method: str, **params: Any) -> Any:
-        """Send a command; return its answer, and note what happens until it comes."""
-        self._number += 1
-        command = {"id": self._number, "method": method, "params": params}
-        if self._session:
-            command["sessionId"] = self._session
-        os.write(self._commands, json.dumps(command).encode() + _END)
-        while True:
-            message = self._next()
-            if message.get("id") == self._number:
-                assert "error" not in message, (method, message["error"])
-                return message["result"]
-            self._note(message)
+    def _note(self, event: str, about: dict[str, Any]) -> None:
+        if event == LOADED:
+            self._is_loaded = True
+        elif event == "Network.requestWillBeSent":
+            self.requests.append(about["request"]["url"])
+        elif event == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(about["entry"]["text"])
+        elif event == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):
+            self.complaints.append(str([one.get("value") or one.get("description") for one in about["args"]]))
+        elif event == "Runtime.exceptionThrown":
+            self.complaints.append(json.dumps(about["exceptionDetails"]))
 
-    def _next(self) -> dict[str, Any]:
-        while _END not in self._read:
-            data = os.read(self._answers, 1 << 16)
-            assert data, "the browser has ended"
-            self._read += data
-        text, _, self._read = self._read.partition(_END)
-        found: dict[str, Any] = json.loads(text)
-        return found
 
-    def _note(self, message: dict[str, Any]) -> None:
-        params = message.get("params", {})
-        match message.get("method"):
-            case "Page.loadEventFired":
-                self._is_loaded = True
-            case "Network.requestWillBeSent":
-                self.requested.append(params["request"]["url"])
-            case "Log.entryAdded":
-                self.complaints.append(params["entry"]["text"])
-            case "Runtime.consoleAPICalled":
-                self.complaints.append(str(params["args"]))
-            case "Runtime.exceptionThrown":
-                self.complaints.append(str(params["exceptionDetails"]))
+@contextlib.contextmanager
+def devtools(folder: Path) -> Iterator[Devtools]:
+    """Start a browser whose files are in a folder, and end it; skip the test where there is none."""
+    ours, theirs = os.pipe(), os.pipe()
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+    options += ["--disable-background-networking", f"--user-data-dir={folder}", "--remote-debugging-pipe"]
+    # It reads from descriptor 3, and writes to 4.
+    script = f'exec "$@" 3<&{theirs[0]} 4>&{ours[1]}'
+    process = subprocess.Popen(
+        ["bash", "-c", script, "bash", browser(), *options],
+        pass_fds=(theirs[0], ours[1]),
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    os.close(theirs[0])
+    os.close(ours[1])
+    try:
+        page = Devtools(ours[0], theirs[1])
+        yield page
+        page.close()
+    finally:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -30,7 +30,7 @@ from tests.learn.making import QUESTION, Gate, example, loss, new_learner, turns
 from tests.learn.real import FRAMEWORKS, application
 from tests.observing.live.making import Client, parsed
 from tests.support.browser import browser, pixels
-from tests.support.driven_page import Browser
+from tests.support.devtools import devtools
 from tests.support.listeners import new_listener
 from tests.support.loops import one_loop
 
@@ -240,19 +240,31 @@ LOOK = """({
 })"""
 
 
-def looked_at(url: str, folder: Path) -> list[Any]:
+#: True once the page has been told a few samples.
+TOLD = """new Promise(done => {
+  const isTold = () => document.documentElement.dataset.ready === "yes" && samples.length > 3;
+  const look = () => isTold() ? done(true) : setTimeout(look, 20);
+  look();
+})"""
+
+
+def looked_at(url: str, folder: Path) -> tuple[list[Any], set[str], list[str]]:
     """Return what a browser shows at two widths, light and dark; and what it has asked for and complained of."""
     found: list[Any] = []
-    with Browser(folder / "profile") as page:
+    requests: set[str] = set()
+    complaints: list[str] = []
+    with devtools(folder / "profile") as page:
         for width in (1400, 390):
-            for theme in ("light", "dark"):
-                page.open(f"{url}/live/", width, 1200, theme)
-                page.until("document.documentElement.dataset.ready === 'yes' && samples.length > 3")
-                found.append(page.run(LOOK))
-                picture = folder / f"live-{width}-{theme}.png"
-                picture.write_bytes(page.picture())
-                assert pixels(picture.read_bytes()) == (width, 1200)
-        return [found, page.requested, page.complaints]
+            for is_dark in (False, True):
+                page.open(f"{url}/live/", width, is_dark)
+                assert page.ask(TOLD)
+                found.append(page.ask(LOOK))
+                picture = folder / f"live-{width}-{'dark' if is_dark else 'light'}.png"
+                page.photograph(picture)
+                assert pixels(picture.read_bytes()) == (width, 900)
+                requests.update(page.requests)
+                complaints += page.complaints
+    return found, requests, complaints
 
 
 @final

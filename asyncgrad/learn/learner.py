@@ -225,15 +225,15 @@ class Learner:
         self._recorded: str | None = None  # the text of the settings that the directory has
         self._stage: str | None = None
         self._state = "new"
-        self._directory: ModelDirectory | None = None
         self._wake = asyncio.Event()
         self._step_task: EagerTask | None = None
         self._evaluation_task: EagerTask | None = None
         self._checkpoint_waiters: list[asyncio.Future[None]] = []
-        self._requests: list[_Request] = []
         self._set_up_versions(drift)
 
     def _set_up_versions(self, drift: Sequence[Drift]) -> None:
+        self._directory: ModelDirectory | None = None
+        self._requests: list[_Request] = []
         self._lineage = Lineage()
         self._paused = ""  # why nothing is learned
         #: The text of the settings that the code gives, and of those that it gave when that was last written down.
@@ -699,8 +699,8 @@ class Learner:
         self._go_on_with(code, path)
         if await asyncio.to_thread(directory.skip_taken):
             log.warning("%s has versions of a later time than its journal, whose examples are not there any more", path)
-            if (error := await self._save()) is not None:
-                raise ModelDirectoryError(f"{path} cannot be written to: {error}") from error
+            if (refused := await self._save()) is not None:
+                raise ModelDirectoryError(f"{path} cannot be written to: {refused}") from refused
         self._stage = None
         self._wake.set()
 
@@ -712,10 +712,12 @@ class Learner:
             before = now._replace(groups=code.groups)
         else:
             before = Settings.of_text(self._code_recorded)
-        groups, changed = options_of(self.optimizer), {"seed": now.seed, "max_grad_norm": now.max_grad_norm}
+        groups = options_of(self.optimizer)
+        changed: dict[str, Any] = {"seed": now.seed, "max_grad_norm": now.max_grad_norm}
         for name, group, value in edits(code, before):
             options = changed if group is None else groups[group]
-            if (was := options.get(name)) != value:
+            # Of an array, equality is one of its elements.
+            if repr(was := options.get(name)) != repr(value):
                 where = "" if group is None or len(groups) == 1 else f" of group {group}"
                 text = "%s: %s%s was %r there, and is %r from here on, as in the code"
                 log.warning(text, path, name, where, was, value)

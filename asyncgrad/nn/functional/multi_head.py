@@ -26,7 +26,7 @@ __all__ = ["Heads", "attend_by_heads", "multi_head_attention_forward"]
 class Heads(NamedTuple):
     """What heads do to queries, keys and values before they attend."""
 
-    count: int
+    number: int
     #: Features of the result, which the heads share.
     features: int
     #: Features of the queries, keys and values.
@@ -72,7 +72,7 @@ def multi_head_attention_forward(
     static_v: Tensor | np.ndarray | None = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor | np.ndarray, Tensor | np.ndarray | None]:
     """Return the attended values of several heads, and the weights of the sources or None: see MultiheadAttention.
 
     Args:
@@ -267,13 +267,13 @@ def _with_added(heads: Heads, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
     if heads.has_zeros and not has_given:
         zeros = np.zeros_like(array_of(k), shape=(n, 1, features))
         k, v = np.concatenate((k, zeros), axis=1), np.concatenate((v, zeros), axis=1)
-    each = (heads.count, features // heads.count)
+    each = (heads.number, features // heads.number)
     q, k, v = (np.swapaxes(np.reshape(one, (*array_of(one).shape[:2], *each)), 1, 2) for one in (q, k, v))
     if not has_given:
         return q, k, v
     k, v = _given(heads, "static_k", heads.keys, k), _given(heads, "static_v", heads.values, v)
     if heads.has_zeros:
-        zeros = np.zeros_like(array_of(k), shape=(n, heads.count, 1, each[1]))
+        zeros = np.zeros_like(array_of(k), shape=(n, heads.number, 1, each[1]))
         k, v = np.concatenate((k, zeros), axis=2), np.concatenate((v, zeros), axis=2)
     return q, k, v
 

@@ -24,8 +24,8 @@ __all__ = ["ValuesAndIndices", "cummax", "cummin", "kthvalue", "topk"]
 class ValuesAndIndices(NamedTuple):
     """Elements of an array, and their indices along the axis that they were chosen along."""
 
-    values: Any
-    indices: Any
+    values: Tensor | np.ndarray
+    indices: Tensor | np.ndarray
 
 
 @on_device_of_arguments

@@ -30,8 +30,8 @@ __all__ = ["AdaptiveLogSoftmaxWithLoss", "OutputAndLoss"]
 class OutputAndLoss(NamedTuple):
     """The logarithms of the probabilities of targets, and minus their mean."""
 
-    output: Any
-    loss: Any
+    output: Tensor
+    loss: Tensor
 
 
 @final
@@ -154,26 +154,28 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         position[np.concatenate(places)] = np.arange(position[0])
         return found + np.concatenate((*parts, zeros))[as_like(position, data)]
 
-    def log_prob(self, input: Tensor | np.ndarray) -> Any:
+    def log_prob(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the logarithms of the probabilities of all classes, shape `(n, n_classes)`.
 
         Args:
             input: shape `(n, in_features)`.
         """
         head = log_softmax(self.head(input), axis=-1)
-        parts = [head[..., : self.shortlist_size]]
+        parts: Any = [head[..., : self.shortlist_size]]
         for index, cluster in enumerate(self.tail):
             entry = self.shortlist_size + index
             parts.append(log_softmax(cluster(input), axis=-1) + head[..., entry : entry + 1])
-        return np.concatenate(parts, axis=-1)
+        found: Tensor = np.concatenate(parts, axis=-1)
+        return found
 
-    def predict(self, input: Tensor | np.ndarray) -> Any:
+    def predict(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the most probable class of each row, shape `(n,)`.
 
         Args:
             input: shape `(n, in_features)`.
         """
-        return np.argmax(self.log_prob(input), axis=-1)
+        found: Tensor = np.argmax(self.log_prob(input), axis=-1)
+        return found
 
     def extra_repr(self) -> str:
         """Return the numbers of features and classes."""

@@ -65,10 +65,17 @@ class LazyModule(Module):
                 attributes[name] = UninitializedParameter(value.dtype, value.device, value.requires_grad)
         vars(self).update(attributes, _options=options)
 
-    def forward(self, input: Tensor | np.ndarray, *args: Any, **kwargs: Any) -> Any:
-        """Make the parameters for this input, and return the output of the layer that this one has become."""
+    def forward(self, input: Tensor | np.ndarray, output_size: Lengths | None = None) -> Tensor:
+        """Make the parameters for this input, and return the output of the layer that this one has become.
+
+        Args:
+            input: what the layer takes.
+            output_size: for a transposed convolution alone; None for its own.
+        """
         self._initialize(self._count_of(array_of(input).shape))
-        return self.forward(input, *args, **kwargs)
+        layer: Any = self
+        found: Tensor = layer.forward(input) if output_size is None else layer.forward(input, output_size)
+        return found
 
     def _count_of(self, shape: tuple[int, ...]) -> int:
         """Return the number of channels of an input."""

@@ -50,15 +50,15 @@ class LazyModule(Module):
     """
 
     #: The class of the layer that it becomes.
-    becomes: Any
+    _becomes: Any
     #: The argument and the attribute of that layer which the first input tells.
-    counted = "in_channels"
+    _counted = "in_channels"
 
     _options: dict[str, Any]
 
     def _begin(self, **options: Any) -> None:
         """Take over the attributes of a layer with these options; one without input checks them."""
-        attributes = vars(self.becomes(**{self.counted: 0}, **options))
+        attributes = vars(self._becomes(**{self._counted: 0}, **options))
         for name, value in attributes.items():
             # A count of batches has its shape already.
             if isinstance(value, Tensor) and value.ndim:
@@ -91,7 +91,7 @@ class LazyModule(Module):
 
     def _axes(self) -> tuple[int, ...]:
         """Return the numbers of axes that an input may have, the most last."""
-        axes = self.becomes.axes
+        axes = self._becomes.axes
         return (axes + 1, axes + 2) if isinstance(axes, int) else axes
 
     def _count_by(self, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
@@ -110,12 +110,12 @@ class LazyModule(Module):
             options = attributes["_options"]
             for one in lazy.values():
                 options = {**options, "device": one.device, "dtype": one.dtype}
-            made = vars(self.becomes(**{self.counted: count}, **options))
+            made = vars(self._becomes(**{self._counted: count}, **options))
             for name, one in lazy.items():
                 attributes[name] = made[name] if one.requires_grad else made[name].requires_grad_(False)
-            attributes[self.counted] = count
+            attributes[self._counted] = count
             del attributes["_options"]
-            self.__class__ = self.becomes
+            self.__class__ = self._becomes
 
     def _initialize_by(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         if (count := self._count_by(shapes)) is not None:
@@ -123,7 +123,7 @@ class LazyModule(Module):
 
     def extra_repr(self) -> str:
         """Return the options that the layer will show in its repr."""
-        future = object.__new__(self.becomes)
+        future = object.__new__(self._becomes)
         vars(future).update(vars(self))
         text: str = future.extra_repr()
         return text
@@ -153,8 +153,8 @@ class LazyLinear(LazyModule):
         Linear(in_features=3, out_features=2, weight (2, 3), bias (2,))  # 8 parameters
     """
 
-    becomes = Linear
-    counted = "in_features"
+    _becomes = Linear
+    _counted = "in_features"
 
     def __init__(
         self, out_features: int, bias: bool = True, device: Place = None, dtype: npt.DTypeLike | None = None
@@ -240,7 +240,7 @@ class LazyTransposedConvolution(LazyModule):
 class LazyNorm(LazyModule):
     """Abstract: a layer that normalizes as many channels as its first input has."""
 
-    counted = "num_features"
+    _counted = "num_features"
 
     def __init__(
         self,
@@ -289,7 +289,7 @@ class LazyConv1d(LazyConvolution):
         (4, 3, 6)
     """
 
-    becomes = Conv1d
+    _becomes = Conv1d
 
 
 @final
@@ -317,7 +317,7 @@ class LazyConv2d(LazyConvolution):
         (4, 3, 6, 6)
     """
 
-    becomes = Conv2d
+    _becomes = Conv2d
 
 
 @final
@@ -345,7 +345,7 @@ class LazyConv3d(LazyConvolution):
         (4, 3, 4, 6, 6)
     """
 
-    becomes = Conv3d
+    _becomes = Conv3d
 
 
 @final
@@ -374,7 +374,7 @@ class LazyConvTranspose1d(LazyTransposedConvolution):
         (4, 3, 16)
     """
 
-    becomes = ConvTranspose1d
+    _becomes = ConvTranspose1d
 
 
 @final
@@ -403,7 +403,7 @@ class LazyConvTranspose2d(LazyTransposedConvolution):
         (4, 3, 16, 16)
     """
 
-    becomes = ConvTranspose2d
+    _becomes = ConvTranspose2d
 
 
 @final
@@ -432,7 +432,7 @@ class LazyConvTranspose3d(LazyTransposedConvolution):
         (4, 3, 12, 16, 16)
     """
 
-    becomes = ConvTranspose3d
+    _becomes = ConvTranspose3d
 
 
 class LazyBatchNorm(LazyNorm):
@@ -464,7 +464,7 @@ class LazyBatchNorm1d(LazyBatchNorm):
         (4, 2, 8)
     """
 
-    becomes = BatchNorm1d
+    _becomes = BatchNorm1d
 
 
 @final
@@ -489,7 +489,7 @@ class LazyBatchNorm2d(LazyBatchNorm):
         (4, 2, 8, 8)
     """
 
-    becomes = BatchNorm2d
+    _becomes = BatchNorm2d
 
 
 @final
@@ -514,7 +514,7 @@ class LazyBatchNorm3d(LazyBatchNorm):
         (4, 2, 6, 8, 8)
     """
 
-    becomes = BatchNorm3d
+    _becomes = BatchNorm3d
 
 
 @final
@@ -541,7 +541,7 @@ class LazyInstanceNorm1d(LazyNorm):
         (4, 2, 8)
     """
 
-    becomes = InstanceNorm1d
+    _becomes = InstanceNorm1d
 
 
 @final
@@ -568,7 +568,7 @@ class LazyInstanceNorm2d(LazyNorm):
         (4, 2, 8, 8)
     """
 
-    becomes = InstanceNorm2d
+    _becomes = InstanceNorm2d
 
 
 @final
@@ -595,4 +595,4 @@ class LazyInstanceNorm3d(LazyNorm):
         (4, 2, 6, 8, 8)
     """
 
-    becomes = InstanceNorm3d
+    _becomes = InstanceNorm3d

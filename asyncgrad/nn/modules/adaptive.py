@@ -128,8 +128,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"{self.n_classes - 1}"
             )
         x, labels = np.reshape(input, (-1, self.in_features)), labels.reshape(-1)
-        output = np.reshape(self._of_targets(x, labels), shape[:-1])
-        return OutputAndLoss(output, -np.mean(output))
+        output: Any = np.reshape(self._of_targets(x, labels), shape[:-1])
+        mean: Any = np.mean(output)
+        return OutputAndLoss(output, -mean)
 
     def _of_targets(self, x: Any, labels: np.ndarray) -> Any:
         """Return the logarithm of the probability of each row's target."""
@@ -174,7 +175,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         Args:
             input: shape `(n, in_features)`.
         """
-        found: Tensor = np.argmax(self.log_prob(input), axis=-1)
+        logarithms: Any = self.log_prob(input)
+        found: Tensor = logarithms.argmax(axis=-1)
         return found
 
     def extra_repr(self) -> str:

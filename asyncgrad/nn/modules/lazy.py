@@ -37,6 +37,7 @@ __all__ = [
     "LazyInstanceNorm2d",
     "LazyInstanceNorm3d",
     "LazyLinear",
+    "UninitializedParameter",
 ]
 
 #: Of two threads that call a layer for the first time, one makes its parameters.

@@ -166,7 +166,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for index, cluster in enumerate(self.tail):
             entry = self.shortlist_size + index
             parts.append(log_softmax(cluster(input), axis=-1) + head[..., entry : entry + 1])
-        found: Tensor = np.concatenate(parts, axis=-1)
+        # Of NumPy's functions a type checker knows what they return of arrays.
+        joined: Any = np.concatenate(parts, axis=-1)
+        found: Tensor = joined
         return found
 
     def predict(self, input: Tensor | np.ndarray) -> Tensor:

@@ -79,7 +79,7 @@ def multi_head_attention_forward(  # noqa: D417 - the arguments that belong toge
         query, key, value: shapes `(targets, n, embed_dim)` and `(sources, n, features)`, or without n.
         embed_dim_to_check, num_heads: the features of the queries, and the number of heads, which divides them.
         in_proj_weight, in_proj_bias: the maps of all three, shapes `(3 * embed_dim, embed_dim)` and `(3 * embed_dim,)`.
-        bias_k, bias_v, add_zero_attn: a key and a value to append, `(1, 1, embed_dim)` or None, and whether to add zeros.
+        bias_k, bias_v, add_zero_attn: a key and a value to append, `(1, 1, embed_dim)` or None; add zeros too.
         dropout_p, training: the probability with which a weight is dropped, if `training`.
         out_proj_weight, out_proj_bias: the last linear map.
         key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal: as `MultiheadAttention.forward`'s.

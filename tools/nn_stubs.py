@@ -19,7 +19,7 @@ STUB = pathlib.Path(__file__).parent.parent / "asyncgrad" / "nn" / "__init__.pyi
 _ARRAYS = {
     *("attn_mask", "bias", "indices", "input", "key", "labels", "pos_weight", "query", "target", "value"),
     *("anchor", "grid", "input1", "input2", "log_probs", "logits", "negative", "positive", "theta", "var", "weight"),
-    *("x", "x1", "x2"),
+    *("index", "src", "x", "x1", "x2"),
 }
 #: The types of parameters that the functions themselves say less of.
 _PARAMETERS = {
@@ -68,7 +68,12 @@ def _is_typed(entry: Any) -> bool:
 
 
 def _module_of(entry: Any) -> str:
-    return "" if inspect.ismodule(entry) else entry.__module__.removeprefix("asyncgrad.nn.")
+    if inspect.ismodule(entry):
+        return ""
+    module: str = entry.__module__
+    inside = module.removeprefix("asyncgrad.nn.")
+    # Of the core, what stands for a tensor.
+    return inside if inside != module else module.replace("asyncgrad", "", 1)
 
 
 def _overloads(name: str, function: Callable[..., Any]) -> Iterator[str]:

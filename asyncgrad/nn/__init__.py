@@ -6,7 +6,6 @@ PyTorch's `dim` is called `axis` in functions, as in NumPy. Random numbers come 
 
 from typing import TYPE_CHECKING
 
-from ..core.arrays.uninitialized import UninitializedParameter as UninitializedParameter
 from ..core.settings.lazy import name_advisor
 from . import init as init
 from . import utils as utils
@@ -188,6 +187,7 @@ from .modules.lazy import LazyInstanceNorm1d as LazyInstanceNorm1d
 from .modules.lazy import LazyInstanceNorm2d as LazyInstanceNorm2d
 from .modules.lazy import LazyInstanceNorm3d as LazyInstanceNorm3d
 from .modules.lazy import LazyLinear as LazyLinear
+from .modules.lazy import UninitializedParameter as UninitializedParameter
 from .modules.linear import Bilinear as Bilinear
 from .modules.linear import Identity as Identity
 from .modules.linear import Linear as Linear

@@ -12,7 +12,7 @@ from ..numpy.random import Generator
 from ..core.tensor import Tensor
 from . import init as init
 from . import utils as utils
-from .asyncgrad.core.arrays.uninitialized import UninitializedParameter as UninitializedParameter
+from ..core.arrays.uninitialized import UninitializedParameter as UninitializedParameter
 from .functional.multi_head import multi_head_attention_forward as multi_head_attention_forward
 from .functional.order_statistics import cummax as cummax
 from .functional.order_statistics import cummin as cummin
@@ -615,6 +615,10 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
 def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None = ..., dropout_p: float = ..., is_causal: bool = ..., *, scale: float | None = ..., enable_gqa: bool = ..., rng: np.random.Generator | Generator | None = ...) -> Any: ...
 @overload
 def scatter_reduce(input: Tensor, axis: int, index: TensorLike, src: TensorLike, reduce: str, *, include_self: bool = ...) -> Tensor: ...
+@overload
+def scatter_reduce(input: TensorLike, axis: int, index: Tensor, src: TensorLike, reduce: str, *, include_self: bool = ...) -> Tensor: ...
+@overload
+def scatter_reduce(input: TensorLike, axis: int, index: TensorLike, src: Tensor, reduce: str, *, include_self: bool = ...) -> Tensor: ...
 @overload
 def scatter_reduce(input: TensorLike, axis: int, index: TensorLike, src: TensorLike, reduce: str, *, include_self: bool = ...) -> Any: ...
 @overload

@@ -18,7 +18,8 @@ PADDING = np.array([[False, False, True, False, False], [True, False, False, Fal
 
 def called(layer: Any, *arrays: Any, **options: Any) -> Any:
     """Return what the function makes of a layer's parameters."""
-    return nn.multi_head_attention_forward(
+    function: Any = nn.multi_head_attention_forward
+    return function(
         *arrays,
         *(layer.embed_dim, layer.num_heads, layer.in_proj_weight, layer.in_proj_bias, layer.bias_k, layer.bias_v),
         *(layer.add_zero_attn, layer.dropout, layer.out_proj.weight, layer.out_proj.bias, layer.training),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import NoReturn, final
+
+import numpy as np
 
 from ...errors import ArgumentError
 
@@ -35,7 +37,7 @@ class UninitializedParameter:
 
     __slots__ = ("device", "dtype", "requires_grad")
 
-    def __init__(self, dtype: Any, device: Any = None, requires_grad: bool = True) -> None:
+    def __init__(self, dtype: np.dtype, device: object = None, requires_grad: bool = True) -> None:
         self.dtype, self.device, self.requires_grad = dtype, device, requires_grad
 
     @property
@@ -47,13 +49,13 @@ class UninitializedParameter:
         self.requires_grad = requires_grad
         return self
 
-    def moved(self, device: Any, dtype: Any) -> UninitializedParameter:
+    def moved(self, device: object, dtype: np.dtype | None) -> UninitializedParameter:
         """Return what stands for the tensor on another device, or in another dtype; None for those of this one."""
         return UninitializedParameter(
             self.dtype if dtype is None else dtype, self.device if device is None else device, self.requires_grad
         )
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
             f"an UninitializedParameter has no attribute {name!r}: call the model once, with an example, before",
             name=name,

@@ -26,7 +26,7 @@ __all__ = ["Heads", "attend_by_heads", "multi_head_attention_forward"]
 class Heads(NamedTuple):
     """What heads do to queries, keys and values before they attend."""
 
-    count: int
+    number: int
     #: Features of the result, which the heads share.
     features: int
     #: Features of the queries, keys and values.
@@ -46,7 +46,7 @@ class Heads(NamedTuple):
 
 
 @arrays_in_single
-def multi_head_attention_forward(
+def multi_head_attention_forward(  # noqa: D417 - the arguments that belong together share a line
     query: Tensor | np.ndarray,
     key: Tensor | np.ndarray,
     value: Tensor | np.ndarray,
@@ -72,41 +72,20 @@ def multi_head_attention_forward(
     static_v: Tensor | np.ndarray | None = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor | np.ndarray, Tensor | np.ndarray | None]:
     """Return the attended values of several heads, and the weights of the sources or None: see MultiheadAttention.
 
     Args:
-        query: shape `(targets, n, embed_dim)`, or without n.
-        key: shape `(sources, n, key features)`, or without n.
-        value: shape `(sources, n, value features)`, or without n.
-        embed_dim_to_check: the features of the queries.
-        num_heads: the number of heads, which divides these.
-        in_proj_weight: shape `(3 * embed_dim, embed_dim)`, the linear maps of query, key and value.
-        in_proj_bias: shape `(3 * embed_dim,)`, or None.
-        bias_k: a key to append, shape `(1, 1, embed_dim)`, or None.
-        bias_v: its value.
-        add_zero_attn: append a key and a value of zeros.
-        dropout_p: the probability with which a weight is dropped, if `training`.
-        out_proj_weight: shape `(embed_dim, embed_dim)`.
-        out_proj_bias: shape `(embed_dim,)`, or None.
-        training: False for no dropout.
-        key_padding_mask: shape `(n, sources)`: booleans, true where a source is to be ignored, or numbers to add to the
-            scores.
-        need_weights: return the weights too.
-        attn_mask: shape `(targets, sources)` or `(n * num_heads, targets, sources)`: booleans, true where a target may
-            not attend to a source, or numbers to add to the scores.
-        use_separate_proj_weight: take the next three in place of `in_proj_weight`.
-        q_proj_weight: shape `(embed_dim, embed_dim)`.
-        k_proj_weight: shape `(embed_dim, key features)`.
-        v_proj_weight: shape `(embed_dim, value features)`.
-        static_k: the keys of the heads in place of those computed, shape `(n * num_heads, sources, embed_dim /
-            num_heads)`.
-        static_v: so the values.
-        average_attn_weights: return the mean of the weights over the heads.
-        is_causal: let target i attend to the sources 0 to i only; PyTorch asks for the same attn_mask, too.
-
-    Returns:
-        The attended values, shape `(targets, n, embed_dim)`, and the weights, shape `(n, targets, sources)`.
+        query, key, value: shapes `(targets, n, embed_dim)` and `(sources, n, features)`, or without n.
+        embed_dim_to_check, num_heads: the features of the queries, and the number of heads, which divides them.
+        in_proj_weight, in_proj_bias: the maps of all three, shapes `(3 * embed_dim, embed_dim)` and `(3 * embed_dim,)`.
+        bias_k, bias_v, add_zero_attn: a key and a value to append, `(1, 1, embed_dim)` or None; add zeros too.
+        dropout_p, training: the probability with which a weight is dropped, if `training`.
+        out_proj_weight, out_proj_bias: the last linear map.
+        key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal: as `MultiheadAttention.forward`'s.
+        use_separate_proj_weight: take the next three, of `embed_dim` rows each, in place of `in_proj_weight`.
+        q_proj_weight, k_proj_weight, v_proj_weight: the maps of the query, the key and the value.
+        static_k, static_v: keys and values of the heads in place of those computed, `(n * num_heads, sources, d)`.
 
     Raises:
         ArgumentError: shapes or options do not fit; the message names them.
@@ -116,46 +95,56 @@ def multi_head_attention_forward(
     Example:
         >>> import numpy as np
         >>> from asyncgrad import nn
-        >>> x, layer = np.ones((5, 2, 8)), nn.MultiheadAttention(8, 4)
-        >>> output, weights = nn.multi_head_attention_forward(
-        ...     x, x, x, 8, 4, layer.in_proj_weight, layer.in_proj_bias, None, None, False, 0.0,
-        ...     layer.out_proj.weight, layer.out_proj.bias,
-        ... )
-        >>> output.shape, weights.shape
-        ((5, 2, 8), (2, 5, 5))
+        >>> x, maps, last = np.ones((5, 2, 8)), np.ones((24, 8)), np.eye(8)
+        >>> nn.multi_head_attention_forward(x, x, x, 8, 4, maps, None, None, None, False, 0.0, last, None)[0].shape
+        (5, 2, 8)
     """
-    name, features, count = "multi_head_attention_forward", embed_dim_to_check, whole_number(num_heads, "num_heads")
-    if whole_number(features, "embed_dim_to_check") < 1 or count < 1 or features % count:
-        raise ArgumentError(f"{name} needs num_heads that divides embed_dim_to_check={features}, not {num_heads}")
-    weights: Any = in_proj_weight
-    if truth(use_separate_proj_weight, "use_separate_proj_weight"):
-        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
-    heads = Heads(
-        count,
-        features,
-        _sizes(name, weights, features),
-        weights,
-        in_proj_bias,
-        bias_k,
-        bias_v,
-        truth(add_zero_attn, "add_zero_attn"),
-        static_k,
-        static_v,
+    maps = (in_proj_weight, (q_proj_weight, k_proj_weight, v_proj_weight), use_separate_proj_weight)
+    heads = _heads(
+        embed_dim_to_check, num_heads, maps, in_proj_bias, (bias_k, bias_v, add_zero_attn, static_k, static_v)
     )
+    masks, wanted = (attn_mask, key_padding_mask, is_causal), (need_weights, average_attn_weights)
+    dropped = number(dropout_p, "dropout_p") if truth(training, "training") else 0.0
+    return _forward((query, key, value), heads, masks, dropped, (out_proj_weight, out_proj_bias), wanted)
+
+
+_NAME = "multi_head_attention_forward"
+
+
+def _heads(features: int, number: int, maps: tuple[Any, Any, bool], bias: Any, added: tuple[Any, ...]) -> Heads:
+    """Return the heads that the arguments of `multi_head_attention_forward` make."""
+    if whole_number(features, "embed_dim_to_check") < 1 or whole_number(number, "num_heads") < 1 or features % number:
+        raise ArgumentError(f"{_NAME} needs num_heads that divides embed_dim_to_check={features}, not {number}")
+    weight, separate, is_separate = maps
+    weights = separate if truth(is_separate, "use_separate_proj_weight") else weight
+    key, value, has_zeros, *static = added
+    has_zeros = truth(has_zeros, "add_zero_attn")
+    return Heads(number, features, _sizes(weights, features), weights, bias, key, value, has_zeros, *static)
+
+
+def _forward(
+    arrays: tuple[Any, Any, Any],
+    heads: Heads,
+    masks: tuple[Any, Any, bool],
+    dropout_p: float,
+    last: tuple[Any, Any],
+    wanted: tuple[bool, bool],
+) -> tuple[Any, Any]:
+    attn_mask, padding_mask, is_causal = masks
     return attend_by_heads(
-        *(query, key, value),
-        name,
+        *arrays,
+        _NAME,
         heads,
-        (attn_mask, key_padding_mask, truth(is_causal, "is_causal")),
-        number(dropout_p, "dropout_p") if truth(training, "training") else 0.0,
-        lambda joined: linear(joined, out_proj_weight, out_proj_bias),
+        (attn_mask, padding_mask, truth(is_causal, "is_causal")),
+        dropout_p,
+        lambda joined: linear(joined, *last),
         is_batch_first=False,
-        need_weights=truth(need_weights, "need_weights"),
-        averages=truth(average_attn_weights, "average_attn_weights"),
+        need_weights=truth(wanted[0], "need_weights"),
+        averages=truth(wanted[1], "average_attn_weights"),
     )
 
 
-def _sizes(function: str, weights: Any, features: int) -> tuple[int, int, int]:
+def _sizes(weights: Any, features: int) -> tuple[int, int, int]:
     """Return how many features the queries, keys and values have."""
     each = weights if isinstance(weights, tuple) else (weights,)
     shapes = [None if one is None else array_of(one).shape for one in each]
@@ -169,7 +158,7 @@ def _sizes(function: str, weights: Any, features: int) -> tuple[int, int, int]:
         if len(shapes) == 1
         else f"q_proj_weight, k_proj_weight and v_proj_weight of shape ({features}, features)"
     )
-    raise ArgumentError(f"{function} takes {expected}, not {', '.join(map(str, shapes))}")
+    raise ArgumentError(f"{_NAME} takes {expected}, not {', '.join(map(str, shapes))}")
 
 
 @on_device_of_arguments
@@ -267,13 +256,13 @@ def _with_added(heads: Heads, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
     if heads.has_zeros and not has_given:
         zeros = np.zeros_like(array_of(k), shape=(n, 1, features))
         k, v = np.concatenate((k, zeros), axis=1), np.concatenate((v, zeros), axis=1)
-    each = (heads.count, features // heads.count)
+    each = (heads.number, features // heads.number)
     q, k, v = (np.swapaxes(np.reshape(one, (*array_of(one).shape[:2], *each)), 1, 2) for one in (q, k, v))
     if not has_given:
         return q, k, v
     k, v = _given(heads, "static_k", heads.keys, k), _given(heads, "static_v", heads.values, v)
     if heads.has_zeros:
-        zeros = np.zeros_like(array_of(k), shape=(n, heads.count, 1, each[1]))
+        zeros = np.zeros_like(array_of(k), shape=(n, heads.number, 1, each[1]))
         k, v = np.concatenate((k, zeros), axis=2), np.concatenate((v, zeros), axis=2)
     return q, k, v
 

@@ -24,8 +24,8 @@ __all__ = ["ValuesAndIndices", "cummax", "cummin", "kthvalue", "topk"]
 class ValuesAndIndices(NamedTuple):
     """Elements of an array, and their indices along the axis that they were chosen along."""
 
-    values: Any
-    indices: Any
+    values: Tensor | np.ndarray
+    indices: Tensor | np.ndarray
 
 
 @on_device_of_arguments
@@ -96,7 +96,7 @@ def kthvalue(x: Tensor | np.ndarray, k: int, axis: int = -1, keepdims: bool = Fa
         >>> import numpy as np
         >>> from asyncgrad import nn
         >>> nn.kthvalue(np.array([3.0, 1.0, 4.0, 1.0, 5.0]), 3)
-        ValuesAndIndices(values=np.float64(3.0), indices=np.int64(0))
+        ValuesAndIndices(values=array(3.), indices=array(0))
     """
     axis, length = _axis("kthvalue", x, axis)
     if not 1 <= whole_number(k, "k") <= length:

@@ -30,8 +30,8 @@ __all__ = ["AdaptiveLogSoftmaxWithLoss", "OutputAndLoss"]
 class OutputAndLoss(NamedTuple):
     """The logarithms of the probabilities of targets, and minus their mean."""
 
-    output: Any
-    loss: Any
+    output: Tensor
+    loss: Tensor
 
 
 @final
@@ -128,8 +128,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"{self.n_classes - 1}"
             )
         x, labels = np.reshape(input, (-1, self.in_features)), labels.reshape(-1)
-        output = np.reshape(self._of_targets(x, labels), shape[:-1])
-        return OutputAndLoss(output, -np.mean(output))
+        output: Any = np.reshape(self._of_targets(x, labels), shape[:-1])
+        mean: Any = np.mean(output)
+        return OutputAndLoss(output, -mean)
 
     def _of_targets(self, x: Any, labels: np.ndarray) -> Any:
         """Return the logarithm of the probability of each row's target."""
@@ -154,26 +155,31 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         position[np.concatenate(places)] = np.arange(position[0])
         return found + np.concatenate((*parts, zeros))[as_like(position, data)]
 
-    def log_prob(self, input: Tensor | np.ndarray) -> Any:
+    def log_prob(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the logarithms of the probabilities of all classes, shape `(n, n_classes)`.
 
         Args:
             input: shape `(n, in_features)`.
         """
         head = log_softmax(self.head(input), axis=-1)
-        parts = [head[..., : self.shortlist_size]]
+        parts: Any = [head[..., : self.shortlist_size]]
         for index, cluster in enumerate(self.tail):
             entry = self.shortlist_size + index
             parts.append(log_softmax(cluster(input), axis=-1) + head[..., entry : entry + 1])
-        return np.concatenate(parts, axis=-1)
+        # Of NumPy's functions a type checker knows what they return of arrays.
+        joined: Any = np.concatenate(parts, axis=-1)
+        found: Tensor = joined
+        return found
 
-    def predict(self, input: Tensor | np.ndarray) -> Any:
+    def predict(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the most probable class of each row, shape `(n,)`.
 
         Args:
             input: shape `(n, in_features)`.
         """
-        return np.argmax(self.log_prob(input), axis=-1)
+        logarithms: Any = self.log_prob(input)
+        found: Tensor = logarithms.argmax(axis=-1)
+        return found
 
     def extra_repr(self) -> str:
         """Return the numbers of features and classes."""

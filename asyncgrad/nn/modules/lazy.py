@@ -37,6 +37,7 @@ __all__ = [
     "LazyInstanceNorm2d",
     "LazyInstanceNorm3d",
     "LazyLinear",
+    "UninitializedParameter",
 ]
 
 #: Of two threads that call a layer for the first time, one makes its parameters.
@@ -50,25 +51,32 @@ class LazyModule(Module):
     """
 
     #: The class of the layer that it becomes.
-    becomes: Any
+    _becomes: Any
     #: The argument and the attribute of that layer which the first input tells.
-    counted = "in_channels"
+    _counted = "in_channels"
 
     _options: dict[str, Any]
 
     def _begin(self, **options: Any) -> None:
         """Take over the attributes of a layer with these options; one without input checks them."""
-        attributes = vars(self.becomes(**{self.counted: 0}, **options))
+        attributes = vars(self._becomes(**{self._counted: 0}, **options))
         for name, value in attributes.items():
             # A count of batches has its shape already.
             if isinstance(value, Tensor) and value.ndim:
                 attributes[name] = UninitializedParameter(value.dtype, value.device, value.requires_grad)
         vars(self).update(attributes, _options=options)
 
-    def forward(self, input: Tensor | np.ndarray, *args: Any, **kwargs: Any) -> Any:
-        """Make the parameters for this input, and return the output of the layer that this one has become."""
+    def forward(self, input: Tensor | np.ndarray, output_size: Lengths | None = None) -> Tensor:
+        """Make the parameters for this input, and return the output of the layer that this one has become.
+
+        Args:
+            input: what the layer takes.
+            output_size: for a transposed convolution alone; None for its own.
+        """
         self._initialize(self._count_of(array_of(input).shape))
-        return self.forward(input, *args, **kwargs)
+        layer: Any = self
+        found: Tensor = layer.forward(input) if output_size is None else layer.forward(input, output_size)
+        return found
 
     def _count_of(self, shape: tuple[int, ...]) -> int:
         """Return the number of channels of an input."""
@@ -84,7 +92,7 @@ class LazyModule(Module):
 
     def _axes(self) -> tuple[int, ...]:
         """Return the numbers of axes that an input may have, the most last."""
-        axes = self.becomes.axes
+        axes = self._becomes.axes
         return (axes + 1, axes + 2) if isinstance(axes, int) else axes
 
     def _count_by(self, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
@@ -103,12 +111,12 @@ class LazyModule(Module):
             options = attributes["_options"]
             for one in lazy.values():
                 options = {**options, "device": one.device, "dtype": one.dtype}
-            made = vars(self.becomes(**{self.counted: count}, **options))
+            made = vars(self._becomes(**{self._counted: count}, **options))
             for name, one in lazy.items():
                 attributes[name] = made[name] if one.requires_grad else made[name].requires_grad_(False)
-            attributes[self.counted] = count
+            attributes[self._counted] = count
             del attributes["_options"]
-            self.__class__ = self.becomes
+            self.__class__ = self._becomes
 
     def _initialize_by(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         if (count := self._count_by(shapes)) is not None:
@@ -116,7 +124,7 @@ class LazyModule(Module):
 
     def extra_repr(self) -> str:
         """Return the options that the layer will show in its repr."""
-        future = object.__new__(self.becomes)
+        future = object.__new__(self._becomes)
         vars(future).update(vars(self))
         text: str = future.extra_repr()
         return text
@@ -146,8 +154,8 @@ class LazyLinear(LazyModule):
         Linear(in_features=3, out_features=2, weight (2, 3), bias (2,))  # 8 parameters
     """
 
-    becomes = Linear
-    counted = "in_features"
+    _becomes = Linear
+    _counted = "in_features"
 
     def __init__(
         self, out_features: int, bias: bool = True, device: Place = None, dtype: npt.DTypeLike | None = None
@@ -233,7 +241,7 @@ class LazyTransposedConvolution(LazyModule):
 class LazyNorm(LazyModule):
     """Abstract: a layer that normalizes as many channels as its first input has."""
 
-    counted = "num_features"
+    _counted = "num_features"
 
     def __init__(
         self,
@@ -282,7 +290,7 @@ class LazyConv1d(LazyConvolution):
         (4, 3, 6)
     """
 
-    becomes = Conv1d
+    _becomes = Conv1d
 
 
 @final
@@ -310,7 +318,7 @@ class LazyConv2d(LazyConvolution):
         (4, 3, 6, 6)
     """
 
-    becomes = Conv2d
+    _becomes = Conv2d
 
 
 @final
@@ -338,7 +346,7 @@ class LazyConv3d(LazyConvolution):
         (4, 3, 4, 6, 6)
     """
 
-    becomes = Conv3d
+    _becomes = Conv3d
 
 
 @final
@@ -367,7 +375,7 @@ class LazyConvTranspose1d(LazyTransposedConvolution):
         (4, 3, 16)
     """
 
-    becomes = ConvTranspose1d
+    _becomes = ConvTranspose1d
 
 
 @final
@@ -396,7 +404,7 @@ class LazyConvTranspose2d(LazyTransposedConvolution):
         (4, 3, 16, 16)
     """
 
-    becomes = ConvTranspose2d
+    _becomes = ConvTranspose2d
 
 
 @final
@@ -425,7 +433,7 @@ class LazyConvTranspose3d(LazyTransposedConvolution):
         (4, 3, 12, 16, 16)
     """
 
-    becomes = ConvTranspose3d
+    _becomes = ConvTranspose3d
 
 
 class LazyBatchNorm(LazyNorm):
@@ -457,7 +465,7 @@ class LazyBatchNorm1d(LazyBatchNorm):
         (4, 2, 8)
     """
 
-    becomes = BatchNorm1d
+    _becomes = BatchNorm1d
 
 
 @final
@@ -482,7 +490,7 @@ class LazyBatchNorm2d(LazyBatchNorm):
         (4, 2, 8, 8)
     """
 
-    becomes = BatchNorm2d
+    _becomes = BatchNorm2d
 
 
 @final
@@ -507,7 +515,7 @@ class LazyBatchNorm3d(LazyBatchNorm):
         (4, 2, 6, 8, 8)
     """
 
-    becomes = BatchNorm3d
+    _becomes = BatchNorm3d
 
 
 @final
@@ -534,7 +542,7 @@ class LazyInstanceNorm1d(LazyNorm):
         (4, 2, 8)
     """
 
-    becomes = InstanceNorm1d
+    _becomes = InstanceNorm1d
 
 
 @final
@@ -561,7 +569,7 @@ class LazyInstanceNorm2d(LazyNorm):
         (4, 2, 8, 8)
     """
 
-    becomes = InstanceNorm2d
+    _becomes = InstanceNorm2d
 
 
 @final
@@ -588,4 +596,4 @@ class LazyInstanceNorm3d(LazyNorm):
         (4, 2, 6, 8, 8)
     """
 
-    becomes = InstanceNorm3d
+    _becomes = InstanceNorm3d

@@ -71,7 +71,7 @@ def block(records: Records, docs: str) -> str:
             f"block on a CPU. [Speed]({docs}performance.md#beside-other-libraries)"
         ),
         (
-            f"- **{_ratio(compiled, 'torch')} ×** it, with `@ag.jit`, and {_ratio(compiled, 'JAX')} × the time of "
+            f"- **{_ratio(compiled, 'torch')} ×** PyTorch's, by `@ag.jit`, and {_ratio(compiled, 'JAX')} × that of "
             f"JAX's `jit`: the same step, compiled. [Compiled functions]({docs}jit.md)"
         ),
         (

@@ -120,7 +120,7 @@ def _try_alone(wheel: Path, folder: Path, versions: Sequence[str]) -> list[str]:
         if path is None:
             print(f"Python {version} is not here: skipped")
             continue
-        for resolution in ("lowest-direct", "highest"):
+        for resolution in ("lowest", "highest"):
             home = folder / f"{version}-{resolution}"
             _run(uv, "venv", "--quiet", "--python", path, home)
             python = home / "bin" / "python"

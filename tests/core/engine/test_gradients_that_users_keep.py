@@ -436,6 +436,8 @@ async def test_a_task_that_a_hook_has_started_writes_into_what_is_its_own():
     a, tasks = leaf(1.0, 2.0), list[Any]()
 
     async def write(grad: Any) -> None:
+        # An eager task begins within the hook, whose own writes count.
+        await asyncio.sleep(0)
         grad *= 7.0
 
     async def hook(grad: Any) -> None:

@@ -44,7 +44,8 @@ class Layer(NamedTuple):
 def _layer_norm(rows: int, width: int) -> Layer:
     def by_hand(x: Array, weight: Array, bias: Array) -> Gradients:
         y, pullback = floor_norm(x, weight, bias)
-        return pullback(np.ones_like(y))
+        gradients: Gradients = pullback(np.ones_like(y))
+        return gradients
 
     return Layer(
         ((rows, width), (width,), (width,)),
@@ -59,7 +60,7 @@ def _group_norm(shape: tuple[int, int, int, int], groups: int) -> Layer:
 
     def by_hand(x: Array, weight: Array, bias: Array) -> Gradients:
         rows = x.reshape(shape[0] * groups, -1)
-        one, none = np.float32(1), np.float32(0)
+        one, none = np.ones(1, np.float32), np.zeros(1, np.float32)
         y, pullback = floor_norm(rows, one, none)
         out = y.reshape(shape) * weight[:, None, None] + bias[:, None, None]
         g = np.ones_like(out)

@@ -16,7 +16,7 @@ from tools import dist
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[1].split())
-VERSIONS = re.search(r"^VERSIONS \?= (.*)$", MAKEFILE, re.MULTILINE)[1].split()
+VERSIONS = re.findall(r"^VERSIONS \?= (.*)$", MAKEFILE, re.MULTILINE)[0].split()
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -73,7 +73,7 @@ def test_only_the_jobs_that_deploy_have_an_identity_and_none_has_a_token() -> No
 
 
 def test_the_tests_of_the_lowest_versions_have_every_extra_but_other_autodiff_libraries_and_gpus() -> None:
-    named = set(re.search(r"^TESTED_EXTRAS := (.*)$", MAKEFILE, re.MULTILINE)[1].split(","))
+    named = set(re.findall(r"^TESTED_EXTRAS := (.*)$", MAKEFILE, re.MULTILINE)[0].split(","))
 
     assert set(PYPROJECT["project"]["optional-dependencies"]) - named == {
         "all",

@@ -87,7 +87,7 @@ print(json.dumps([x.grad.item(), ag.run(offloaded()), {call: told(call) for call
 
 
 def modules_of(requirement: str) -> tuple[str, ...]:
-    (name,) = re.findall(r"^[\w-]+", requirement)
+    name = re.findall(r"^[\w-]+", requirement)[0]
     return () if name == "asyncgrad" else MODULES.get(name, (name,))
 
 

@@ -15,7 +15,7 @@ from tools import dist
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 MAKEFILE = (ROOT / "Makefile").read_text()
-TARGETS = set(re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[1].split())
+TARGETS = set(re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[0].split())
 VERSIONS = re.findall(r"^VERSIONS \?= (.*)$", MAKEFILE, re.MULTILINE)[0].split()
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 

@@ -302,7 +302,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.replay and options.answers is None:
         parser.error("--replay takes all answers from a file: name it by --answers FILE")
-    options.timeout = options.timeout or (0.3 if options.stand_in else 60.0)
+    if options.replay and not options.answers.is_file():
+        parser.error(f"--replay finds no file {options.answers}: run the same without --replay first, which writes it")
+    for name, least in (("steps", 0), ("budget", 0), ("top_up", 0), ("at_once", 1), ("rate", 1)):
+        number = getattr(options, name)
+        if number is not None and number < least:
+            parser.error(f"--{name.replace('_', '-')} must be at least {least}, not {number}")
+    if options.timeout is not None and options.timeout <= 0:
+        parser.error(f"--timeout must be more than 0 seconds, not {options.timeout:g}")
+    if options.timeout is None:
+        options.timeout = 0.3 if options.stand_in else 60.0
     if options.stand_in:
         options.model = options.model or "stand-in"
     elif options.model is None:
@@ -325,8 +334,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 else ""
             )
             return 3
-        except httpx.HTTPError as error:
-            note("\n".join([f"{options.base_url}: {error}", *getattr(error, "__notes__", ())]))
+        except (httpx.HTTPError, TimeoutError) as error:
+            what = str(error) or f"no answer in {options.timeout:g} s, each time: see --timeout"
+            note("\n".join([f"{base_url}: {what}", *getattr(error, "__notes__", ())]))
             return 1
     if serving:
         note(f"the server said {dict(sorted(stand_in.said.items()))}")

@@ -57,6 +57,8 @@ def as_custom_vjp(
     def function(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
         arrays = [jax.numpy.asarray(leaf) for leaf in leaves]
+        for at, array in enumerate(arrays):
+            _check_dtype(array.dtype, f"argument {at} of {name}")
         host = _Function(name, blocking, structure)
         shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
         if result_shape_dtypes is None:
@@ -103,7 +105,8 @@ class _Function:
 
     def shapes_by_zeros(self, shapes: Sequence[Any]) -> list[Any]:
         """Return the shapes and dtypes of what it returns for zeros."""
-        with no_grad(), np.errstate(all="ignore"):
+        # JAX may be tracing what calls this, and would trace what `fn` computes by JAX of zeros, too.
+        with jax.ensure_compile_time_eval(), no_grad(), np.errstate(all="ignore"):
             found = self.run([asarray(np.zeros(one.shape, one.dtype)) for one in shapes])
         canonical = jax.dtypes.canonicalize_dtype
         return [jax.ShapeDtypeStruct(one.shape, canonical(one.dtype)) for one in found]
@@ -179,6 +182,16 @@ def _derivative(
         )
 
     return derivative
+
+
+def _check_dtype(dtype: Any, what: str) -> None:
+    """Raise where JAX differentiates with respect to a dtype, and NumPy has none such.
+
+    Raises:
+        ArgumentTypeError: it is bfloat16 or another one of JAX's own.
+    """
+    if jax.numpy.issubdtype(dtype, jax.numpy.inexact) and dtype.kind not in "fc":
+        raise ArgumentTypeError(f"{what} is of {dtype}, which NumPy has not: pass x.astype(jnp.float32)")
 
 
 def _is_smooth(array: Any) -> bool:

@@ -437,7 +437,10 @@ class _FunctionCall:
         """Call a function of PyTorch; return what it returns with asyncgrad's tensors."""
         self._target, self._extra = target, len(extra)
         tensors = [asarray(self._leaves[at]) for at in self._positions]
-        results = Forward.apply(self, *extra, *tensors)
+        # What is made in PyTorch's inference mode counts no writes: whether to record is asked of asyncgrad.
+        is_inference = torch.is_inference_mode_enabled()
+        with torch.inference_mode(False) if is_inference else contextlib.nullcontext():
+            results = Forward.apply(self, *extra, *tensors)
         watch_outputs(results)
         assert self._outputs is not None
         leaves, structure = self._outputs

@@ -82,7 +82,14 @@ class SparseRows(ValueType):
 
     def convert(self, gradient: Any) -> Any:
         """Return it as a csr_array, in which each entry is there once."""
-        return scipy.sparse.csr_array(gradient) if scipy.sparse.issparse(gradient) else gradient
+        if not scipy.sparse.issparse(gradient):
+            return gradient
+        rows = scipy.sparse.csr_array(gradient)
+        if not rows.has_canonical_format:
+            # It may be in the memory of a rule's own.
+            rows = rows.copy()
+            rows.sum_duplicates()
+        return rows
 
     def nbytes(self, value: Any) -> int:
         """Return the bytes of a table, or of the entries of a gradient and of where they are."""

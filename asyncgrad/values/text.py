@@ -108,10 +108,15 @@ class Text(ValueType):
         return sum(len(text.encode(errors="surrogatepass")) for text in texts)
 
     def check(self, gradient: Any, description: Any) -> None:
-        """Raise TypeError unless each is a Feedback."""
+        """Raise TypeError unless each is a Feedback, whose text and source are strings.
+
+        A language model may answer with nothing, which is None in its JSON.
+        """
         for one in gradient:
             if not isinstance(one, Feedback):
                 raise TypeError(f'{describe(one)} is no Feedback: write Feedback("too long", source="...")')
+            if not (isinstance(one.text, str) and isinstance(one.source, str)):
+                raise TypeError(f"the text and the source of a Feedback are strings, and not as in {one!r}")
 
     def __repr__(self) -> str:
         return "Text()" if self._merge is None else f"Text(merge={getattr(self._merge, '__name__', self._merge)})"

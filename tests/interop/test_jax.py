@@ -414,3 +414,19 @@ def test_numbers_that_jax_would_narrow_are_refused() -> None:
     with pytest.raises(ArgumentError, match="int64, and JAX is set to int32"):
         wrap(lambda x: x)(np.array([2**40]))
     assert wrap(lambda x: x + 1)(np.array([2])).tolist() == [3]
+
+
+def test_jax_may_trace_a_function_of_asyncgrad_that_calls_jax_itself() -> None:
+    fn = as_custom_vjp(wrap(jnp.tanh))
+    x = jnp.array([0.5, 1.0])
+
+    found = jax.jit(jax.grad(lambda x: fn(x).sum()))(x)
+
+    np.testing.assert_allclose(found, 1.0 - np.tanh(x) ** 2)
+
+
+def test_a_function_of_asyncgrad_refuses_a_dtype_that_numpy_lacks_before_it_is_called() -> None:
+    fn = as_custom_vjp(lambda x: np.sin(x))
+
+    with pytest.raises(ArgumentTypeError, match=r"argument 0 .* is of bfloat16, which NumPy has not: pass x\.astype"):
+        fn(jnp.ones(2, jnp.bfloat16))

@@ -484,3 +484,13 @@ async def test_calls_of_one_module_at_the_same_time_do_not_mix_their_parameters(
     await second.sum().backward()
 
     np.testing.assert_allclose(model.weight.grad.numpy(), x.numpy() + y.numpy())
+
+
+def test_inference_mode_of_pytorch_does_not_matter() -> None:
+    x = tensor(3)
+    with torch.inference_mode():
+        y = wrap(torch.exp)(x).sum()
+        sync.backward(y, retain_graph=True)
+    sync.backward(y)
+
+    np.testing.assert_allclose(x.grad.numpy(), 2.0 * np.exp(x.detach().numpy()))

@@ -50,6 +50,11 @@ def no_pauses(monkeypatch):
     monkeypatch.setattr(clients, "_GROWING", lambda state: 0.0)
 
 
+async def never_answered(*arguments: object) -> None:
+    """What `Model.ask` raises in the end."""
+    raise TimeoutError
+
+
 def completion(text: str) -> httpx.Response:
     return httpx.Response(200, json={"choices": [{"message": {"content": text}}], "usage": {"total_tokens": 10}})
 
@@ -348,11 +353,29 @@ async def test_the_stand_in_refuses_more_requests_than_it_takes_in_a_second():
     assert replies[0].json()["choices"][0]["message"]["content"] == "repair"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--stand-in", "--replay"]], ids=["no-model", "replay-without-a-file"])
-def test_the_program_names_the_option_that_it_needs(arguments, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "--model must name"),
+        ("--stand-in --replay", "--replay takes all answers"),
+        ("--stand-in --replay --answers nowhere.jsonl", "--replay finds no file nowhere.jsonl"),
+        ("--stand-in --budget 9 --top-up -9", "--top-up must be at least 0, not -9"),
+        ("--stand-in --at-once 0", "--at-once must be at least 1, not 0"),
+        ("--stand-in --timeout 0", "--timeout must be more than 0 seconds, not 0"),
+    ],
+)
+def test_the_program_names_the_option_that_is_wrong(arguments, said, capsys, monkeypatch, tmp_path):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as raised:
-        text_gradients.main(arguments)
+        text_gradients.main(arguments.split())
 
     assert raised.value.code == 2
-    assert ("--model must name" if not arguments else "--replay takes all answers") in capsys.readouterr().err
+    assert said in capsys.readouterr().err
+
+
+def test_the_program_says_of_an_endpoint_that_never_answers_how_long_it_has_waited(capsys, monkeypatch):
+    monkeypatch.setattr(text_gradients, "optimise", never_answered)
+
+    assert text_gradients.main(["--model", "x", "--base-url", "http://x", "--timeout", "2"]) == 1
+    assert "http://x: no answer in 2 s, each time: see --timeout" in capsys.readouterr().err

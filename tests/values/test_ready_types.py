@@ -167,3 +167,20 @@ def test_what_are_no_sparse_rows_is_refused(given, error, message):
 def test_what_is_no_table_is_refused(table):
     with pytest.raises(ArgumentTypeError, match=r"SparseRows|has a place in a graph"):
         ag.leaf(table, type=SparseRows())
+
+
+@pytest.mark.parametrize("feedback", [Feedback(None), Feedback("x", source=3), ["x", Feedback(None)]], ids=repr)
+def test_feedback_without_a_text_is_refused_where_it_arrives(feedback):
+    with pytest.raises(GradientTypeError, match=r"GivenBackward .* the text and the source of a Feedback are strings"):
+        sync.backward(Given.apply(ag.leaf("a", type=Text()), feedback))
+
+
+def test_sparse_rows_have_each_entry_once_in_whatever_format_they_come():
+    numbers, columns, begins = np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 2, 3])
+    given = scipy_sparse.csr_array((numbers, columns, begins), shape=(3, 2))
+    table = ag.leaf(np.zeros((3, 2)), type=SparseRows())
+
+    sync.backward(Given.apply(table, given))
+
+    assert (table.grad.nnz, table.grad.toarray().tolist()) == (2, [[0.0, 3.0], [0.0, 0.0], [4.0, 0.0]])
+    assert given.data.tolist() == [1.0, 2.0, 4.0]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Sequence
 from typing import Any, final
 
-from ...errors import InvalidRootError
+from ...errors import ArgumentTypeError, InvalidRootError
 
 __all__ = ["VALUES", "ValueGradient", "ValueType"]
 
 #: By class, what makes a value of its objects: see `register_value`.
 VALUES: dict[type, functools.partial[Any]] = {}
+
+#: The methods of a type that nothing waits for.
+_PLAIN = ("describe", "seed", "zero", "add", "convert", "is_missing", "nbytes", "check")
 
 
 class ValueType:
@@ -50,6 +54,20 @@ class ValueType:
     #: Whether what `merge` returns is kept under `retain_graph="until_success"`, since a call is dear: see
     #: `Function.is_memoized`. It may depend only on the gradients.
     is_memoized = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Check, where a type is defined, that `merge` alone is an `async def`.
+
+        Raises:
+            ArgumentTypeError: another method is one, whose coroutine would become the gradient.
+        """
+        super().__init_subclass__(**options)
+        for name in _PLAIN:
+            if inspect.iscoroutinefunction(getattr(cls, name)):
+                raise ArgumentTypeError(
+                    f"{cls.__name__}.{name} is an async def, and nothing waits for it: write a plain def. What has to "
+                    "wait stands in merge, which may be an async def"
+                )
 
     @property
     def name(self) -> str:

@@ -449,7 +449,7 @@ class _FunctionCall:
         Raises:
             ArgumentTypeError: forward returned numbers of Python, say, which have no place for a grad_fn.
         """
-        if not outputs.leaves or any(isinstance(value, TensorBase) for value in outputs.leaves):
+        if any(isinstance(value, TensorBase) for value in outputs.leaves):
             return
         name = self._function.__name__
         why = "it called ctx.set_records(True)" if records(self._ctx) else "an argument requires grad"
@@ -478,7 +478,7 @@ class _FunctionCall:
                 continue
             if value._value_metadata is not None:
                 if id(value) not in seen:
-                    seen[id(value)] = self._value_output(value, index)
+                    seen[id(value)] = self._value_output(value, index, not is_non_differentiable(ctx, value))
                 results.append(seen[id(value)])
                 metadata.append(value._value_metadata)
                 continue
@@ -497,11 +497,11 @@ class _FunctionCall:
             observer.announce(node_to_announce(node, results))
         return outputs.with_leaves(results)
 
-    def _value_output(self, value: TensorBase, index: int) -> TensorBase:
+    def _value_output(self, value: TensorBase, index: int, is_differentiable: bool) -> TensorBase:
         """Return a value among the outputs; another one of the same object if it has a place in a graph already."""
         if value._grad_fn is not None or value._meta is not None or any(value is one for one in self._inputs.leaves):
             value = copy(value.detach())
-        if self._executable:
+        if self._executable and is_differentiable:
             value._grad_fn, value._output_nr = self._node, index
         return value
 

@@ -253,7 +253,8 @@ def is_dirty(ctx: FunctionContext, value: TensorBase) -> bool:
 
 def is_non_differentiable(ctx: FunctionContext, value: TensorBase) -> bool:
     """Tell whether forward marked `value`, or the array that it wraps, as having no gradient."""
-    return _among(value, ctx._non_differentiable) or _among(value._data, ctx._non_differentiable)
+    marked = ctx._non_differentiable
+    return _among(value, marked) or (value._value_metadata is None and _among(value._data, marked))
 
 
 def check_marks(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any], node: Node | None) -> None:
@@ -281,6 +282,9 @@ def _check_dirty(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[
     for dirty in ctx._dirty:
         if not isinstance(dirty, TensorBase):
             raise GradientTypeError(takes("mark_dirty", "the tensors that forward wrote into", dirty))
+        if dirty._value_metadata is not None:
+            instead = "return a new one, ag.Value(answer, type)"
+            raise GradientTypeError(takes("mark_dirty", "tensors, and a value has no memory", dirty, instead))
         where = f"a tensor of shape {dirty._data.shape} is marked dirty, as written into in place"
         if not _among(dirty, outputs):
             raise InPlaceError(f"{where}, and forward does not return it: add it to what forward returns")

@@ -11,6 +11,7 @@ from ..settings.context import is_kind
 from .html import facts, panel, table
 from .naming import HIGHEST_NUMBER, identify, number_of, place_of
 from .packed import Packed
+from .value_metadata import ValueMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,13 +135,15 @@ def _functions_of_hooks(node: NodeLike) -> list[Any]:
 
 
 def shape_text(node: NodeLike) -> str:
-    """Return the shapes and dtypes of the gradients that a node takes: `(2, 3) float64`."""
+    """Return the shapes and dtypes of the gradients that a node takes, `(2, 3) float64`, or the types of values."""
     texts = []
     for metadata in node.input_metadata:
         if metadata is None:
             texts.append("any gradient")
         elif metadata.was_default_constructed:
             texts.append("no gradient")
+        elif isinstance(metadata, ValueMetadata):
+            texts.append(metadata.type.name)
         else:
             texts.append(f"{metadata.shape} {metadata.dtype}")
     return ", ".join(texts) if len(texts) <= 3 else f"{', '.join(texts[:3])}, … {len(texts) - 3} more"

@@ -31,14 +31,15 @@ _BREAK = re.compile(r"(?<=[,;:]) (?![^(]*\))")
 @final
 @dataclass(frozen=True, slots=True)
 class LeafSummary:
-    """A leaf of a graph: one tensor whose gradient a backward computes.
+    """A leaf of a graph: one tensor or value whose gradient a backward computes.
 
     Attributes:
         name: the user's name, if `params` gave it one; else "".
-        shape: the shape of the tensor.
-        dtype: its dtype.
+        shape: the shape of the tensor; () of a value.
+        dtype: its dtype; the name of the type of a value.
         device: the name of its device.
         nbytes: its bytes.
+        is_value: whether it is a value, which is no array.
     """
 
     name: str
@@ -46,6 +47,10 @@ class LeafSummary:
     dtype: str
     device: str
     nbytes: int
+    is_value: bool = False
+
+    def _look(self, name: str) -> str:
+        return " ".join(filter(None, (name, "" if self.is_value else str(self.shape), self.dtype)))
 
 
 @final
@@ -132,11 +137,9 @@ class GraphSummary:
             return "none"
         elements = f"{byte_text(sum(leaf.nbytes for leaf in self.leaves))}: "
         # Names that differ in their numbers alone, as those of layers do, are counted together.
-        looks = [
-            " ".join(filter(None, (_NUMBER.sub("*", leaf.name), str(leaf.shape), leaf.dtype))) for leaf in self.leaves
-        ]
+        looks = [leaf._look(_NUMBER.sub("*", leaf.name)) for leaf in self.leaves]
         if len(set(looks)) == len(looks):
-            looks = [" ".join(filter(None, (leaf.name, str(leaf.shape), leaf.dtype))) for leaf in self.leaves]
+            looks = [leaf._look(leaf.name) for leaf in self.leaves]
         return elements + joined_counts(Counter(looks).most_common())
 
     def _saved(self) -> str:
@@ -252,7 +255,7 @@ def _leaf(leaf: Any, names: Mapping[int, str]) -> LeafSummary:
     kind = leaf._value_metadata
     if kind is not None:
         nbytes = kind.type.nbytes(leaf.value)
-        return LeafSummary(names.get(id(leaf), ""), kind.shape, kind.type.name, str(leaf._device), nbytes)
+        return LeafSummary(names.get(id(leaf), ""), kind.shape, kind.type.name, str(leaf._device), nbytes, True)
     data = leaf._data
     nbytes = getattr(data, "nbytes", 0)
     return LeafSummary(names.get(id(leaf), ""), data.shape, str(data.dtype), str(leaf._device), nbytes)

@@ -17,6 +17,7 @@ from asyncgrad.errors import (
     ArgumentError,
     ArgumentTypeError,
     ChangedTensorError,
+    GradientTypeError,
     GraphError,
     InPlaceError,
     InvalidRootError,
@@ -302,3 +303,79 @@ def test_saved_tensor_hooks_have_nothing_to_do_with_values():
     sync.backward(made, Feedback("x"))
     assert seen == []
     assert leaf.grad == (Feedback("x (a)"),)
+
+
+def test_a_value_among_the_outputs_may_be_marked_as_not_differentiable():
+    class Two(ag.Function):
+        @staticmethod
+        def forward(ctx, text):
+            plan, answer = ag.Value("plan", text.type), ag.Value("answer", text.type)
+            ctx.mark_non_differentiable(plan)
+            return plan, answer
+
+        @staticmethod
+        def backward(ctx, of_plan, of_answer):
+            return (of_plan + of_answer,)
+
+    leaf = text()
+    plan, answer = Two.apply(leaf)
+
+    assert (plan.requires_grad, answer.requires_grad) == (False, True)
+    sync.backward(answer, Feedback("x"))
+    assert leaf.grad == (Feedback("x"),)
+
+
+def test_a_value_cannot_be_marked_as_written_into():
+    class Dirty(ag.Function):
+        @staticmethod
+        def forward(ctx, text):
+            ctx.mark_dirty(text)
+            return text
+
+        @staticmethod
+        def backward(ctx, feedback):
+            return (feedback,)
+
+    with pytest.raises(GradientTypeError, match=r"mark_dirty takes tensors, .*return a new one, ag\.Value"):
+        Dirty.apply(text())
+
+
+@pytest.mark.parametrize("nothing", [(), [], ("answer", None), {}], ids=repr)
+def test_a_forward_that_returns_nothing_that_a_gradient_comes_from_raises(nothing):
+    class Nothing(ag.Function):
+        @staticmethod
+        def forward(ctx, value):
+            return nothing
+
+        @staticmethod
+        def backward(ctx, *grads):
+            return None
+
+    for leaf in (text(), ag.tensor(1.0, requires_grad=True)):
+        with pytest.raises(ArgumentTypeError, match="and no tensor or array, though an argument requires grad"):
+            Nothing.apply(leaf)
+    assert Nothing.apply(text().detach()) == nothing
+
+
+def test_pictures_summaries_and_nodes_show_the_type_in_the_place_of_shape_and_dtype():
+    answer = Upper.apply(text())
+    shown = {
+        "node": str(answer.grad_fn),
+        "summary": str(summary(answer)),
+        "picture": ag.visualize(answer, format="dot"),
+    }
+
+    for where, found in shown.items():
+        assert "Text" in found, where
+        assert "() " not in found, where
+        assert "object" not in found, where
+
+
+@pytest.mark.parametrize("name", ["describe", "seed", "zero", "add", "convert", "is_missing", "nbytes", "check"])
+def test_a_type_whose_methods_would_have_to_be_awaited_is_refused_where_it_is_defined(name):
+    async def waits(self, *arguments):
+        return "a"
+
+    with pytest.raises(ArgumentTypeError, match=rf"Waiting\.{name} is an async def, and nothing waits for it"):
+        type("Waiting", (Notes,), {name: waits})
+    assert type("Waiting", (Notes,), {"merge": waits}).merge is waits

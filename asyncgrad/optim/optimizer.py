@@ -89,7 +89,7 @@ class Optimizer(ABC):
     Source: torch.optim.Optimizer.
     """
 
-    def __new__(cls, *args: Any, **options: Any) -> Self:
+    def __new__(cls, *args: object, **options: object) -> Self:
         """Return a new optimizer; refuse the names of other libraries for its options."""
         if "learning_rate" in options and "learning_rate" not in inspect.signature(cls).parameters:
             raise ArgumentTypeError(

@@ -98,6 +98,9 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             ),
             "write np.polyval(np.linalg.solve(np.vander(xi), yi), x)",
         ),
+        **dict.fromkeys(("AAA", "FloaterHormannInterpolator"), "use CubicSpline, or an interpolator of scattered points"),
+        "approximate_taylor_polynomial": "write the derivatives that ag.sync.grad returns, divided by factorials",
+        "pade": "write np.linalg.solve of the equations for the coefficients of the denominator",
         "BPoly": "use PPoly",
         **dict.fromkeys(("NdBSpline", "NdPPoly", "interp2d"), "use RegularGridInterpolator"),
         **dict.fromkeys(

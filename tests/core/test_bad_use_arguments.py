@@ -100,6 +100,15 @@ def square_sum(x: Any) -> Any:
 
 
 #: By the name of the argument that is a truth value: calls that are given one.
+
+def attended(**flags: Any) -> Any:
+    """Return what two places with one head attend to, by weights together and apart."""
+    places, weight, bias = np.ones((2, 1, 2)), np.ones((6, 2)), np.ones(2)
+    head = (2, 1, weight, None, None, None, False, 0.0, weight[:2], bias)
+    apart = dict.fromkeys(("q_proj_weight", "k_proj_weight", "v_proj_weight"), weight[:2])
+    return nn.multi_head_attention_forward(places, places, places, *head, **apart, **flags)
+
+
 FLAGS: dict[str, list[Any]] = {
     "requires_grad": [
         lambda flag: ag.tensor([1.0], requires_grad=flag),
@@ -272,6 +281,21 @@ FLAGS: dict[str, list[Any]] = {
     "enable_gqa": [
         lambda flag: nn.scaled_dot_product_attention(*np.ones((3, 1, 2, 2)), enable_gqa=flag)  # type: ignore[call-overload]
     ],
+    "largest": [lambda flag: nn.topk(np.ones(2), 1, largest=flag)],
+    "sorted": [lambda flag: nn.topk(np.ones(2), 1, sorted=flag)],
+    "include_self": [
+        lambda flag: nn.scatter_reduce(np.ones(2), 0, np.zeros(1, int), np.ones(1), "sum", include_self=flag),
+    ],
+    "head_bias": [lambda flag: nn.AdaptiveLogSoftmaxWithLoss(4, 4, [2], head_bias=flag)],
+    "need_weights": [
+        lambda flag: nn.MultiheadAttention(2, 1)(*np.ones((3, 2, 2)), need_weights=flag),
+        lambda flag: attended(need_weights=flag),
+    ],
+    "average_attn_weights": [
+        lambda flag: nn.MultiheadAttention(2, 1)(*np.ones((3, 2, 2)), average_attn_weights=flag),
+        lambda flag: attended(average_attn_weights=flag),
+    ],
+    "use_separate_proj_weight": [lambda flag: attended(use_separate_proj_weight=flag)],
     "count_include_pad": [lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, count_include_pad=flag)],
 }
 CALLS = [pytest.param(name, call, id=f"{name} {index}") for name in FLAGS for index, call in enumerate(FLAGS[name])]
@@ -325,7 +349,7 @@ def _parameters(value: Any) -> Any:
 
 def test_every_truth_value_of_a_public_function_is_tested_or_is_numpys_or_the_engines():
     of_numpy = {"copy", "keepdims", "stable", "subok"}
-    of_the_engine = {"accumulate", "exit_on_error", "is_volatile", "keep_graph"}
+    of_the_engine = {"accumulate", "exit_on_error", "is_value", "is_volatile", "keep_graph"}
 
     assert public_flags() - set(FLAGS) - of_numpy - of_the_engine == {"is_grads_batched", "needed"}
 

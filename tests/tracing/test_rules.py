@@ -18,7 +18,7 @@ from tests.tracing.running import bits, grads_of
 
 #: By function, which of its cases stay eager, since something in them leaves NumPy's functions.
 EAGER = {
-    "numpy einsum": {11, 22, 25},
+    "numpy einsum": {11, 25},
     "numpy histogram_bin_edges": {3, 4},
     "numpy histogram2d": {3},
     "numpy histogram": {7},

@@ -688,8 +688,7 @@ class Learner:
             return
         try:
             self._published = _Published(self._load(state), self.model)
-            self._lineage = Lineage.of_tree(state.get("lineage", {}))
-            self._paused, self._code_recorded = state.get("paused", ""), state.get("code")
+            self._lineage = self._take_rest(state)
             self._drift.load(state.get("drift", []))
         except Exception as error:
             raise ModelDirectoryError(
@@ -755,6 +754,11 @@ class Learner:
         if "settings" in state:
             self._take(state["settings"])
         return learned
+
+    def _take_rest(self, state: Mapping[str, Any]) -> Lineage:
+        """Take over what a checkpoint has, and a version does not bring back; return what it learned from."""
+        self._paused, self._code_recorded = state.get("paused", ""), state.get("code")
+        return Lineage.of_tree(state.get("lineage", {}))
 
     def _check_model(self, saved: Mapping[str, Any]) -> None:
         """Raise an ArgumentError unless all of the model has been saved, in the same dtypes."""

@@ -509,9 +509,10 @@ class Follower:
         Args:
             directory: of a URL: a new one for the checkpoint and the journal from here on. If the old learner can be
                 reached, it acknowledges nothing more, also after a restart, and the follower reads all that it has
-                acknowledged. Its versions, and the examples that rollbacks have kept or were to learn again, stay where
-                they are: the log says how many. If it cannot be reached, what it had acknowledged within the last `statistics().lag_seconds` may be
-                missing, and nothing keeps it, should it come back, from learning apart: the log says so.
+                acknowledged. Its versions, and the examples that rollbacks have left to be learned again, stay where
+                they are: the log says how many. If it cannot be reached, what it had acknowledged within the last
+                `statistics().lag_seconds` may be missing, and nothing keeps it, should it come back, from learning
+                apart: the log says so.
 
         Raises:
             ModelDirectoryError: another process has the directory: end the learner first; or it is damaged.

@@ -35,9 +35,6 @@ log: logging.Logger = logging.getLogger("asyncgrad.learn")
 #: The longest pause after failures, in seconds.
 LONGEST_PAUSE = 5.0
 
-#: What the model of a new directory takes over: what tells of the lines of the old one means nothing there.
-STATE = ("learned", "steps", "model", "optimizer", "optimizer_type", "params", "settings", "code", "paused")
-
 #: How often the checkpoint may be replaced while a follower loads it, until it says so.
 MOST_LOADS = 5
 
@@ -427,7 +424,8 @@ class Follower:
         content = await self._source.checkpoint()
         state = content.get("state")
         self._take(state, "checkpoint")
-        self._lineage = self._replica._take_rest(state)
+        self._replica._recorded.take_rest(state)
+        self._lineage = self._replica._recorded.lineage
         self._position, self._has_applied = Position(content.get("journal")), False
 
     def _take(self, state: Any, what: str) -> None:
@@ -590,10 +588,7 @@ def _begin_directory(path: Path, replica: Learner) -> None:
     try:
         if directory.checkpoint() is not None:
             raise ModelDirectoryError(f"{path} has a model already: name a new directory")
-        state = replica._checkpoint_state(replica._settings())
-        # A replica has no code of its own: the learner, when it starts, compares its own with that of the one before.
-        state["code"] = replica._code_recorded
-        directory.begin({name: state[name] for name in STATE})
+        directory.begin(replica._recorded.tree_elsewhere())
     finally:
         directory.close()
 

@@ -54,7 +54,7 @@ async def test_a_promoted_follower_rolls_back_to_the_versions_of_its_learner(tmp
 
 
 def settings_of(learner: Learner) -> tuple[float, float]:
-    return learner.optimizer.param_groups[0]["lr"], learner._settings().max_grad_norm
+    return learner.optimizer.param_groups[0]["lr"], learner._trained.settings().max_grad_norm
 
 
 async def test_a_promotion_takes_no_option_of_the_follower_for_one_of_the_code(tmp_path):
@@ -86,7 +86,7 @@ async def test_a_follower_of_a_url_is_promoted_with_the_options_and_the_pause_of
         await follower.learn(example(0))
     async with new_learner(tmp_path / "new", seed=3) as restarted:
         found = settings_of(restarted)
-        seed = restarted._settings().seed
+        seed = restarted._trained.settings().seed
 
     assert options == found == (0.2, 2.0)
     # Edited in the code since.

@@ -198,7 +198,9 @@ class Follower:
         self._source, self._path, self._parts, self._interval, self._options = source, path, parts, interval, options
         DriftMonitors(options.get("drift", ()))
         #: Its model, its predictions, and how it replays a step. It watches nothing: detectors are the promoted one's.
-        self._replica = Learner(*parts, **{**options, "drift": ()})
+        of_replica = options.copy()
+        of_replica["drift"] = ()
+        self._replica = Learner(*parts, **of_replica)
         #: The options of the optimizer as the code gives them, before those of the learner hold.
         self._code_options: list[Group] = []
         #: What rollbacks have left to be learned again.
@@ -422,7 +424,7 @@ class Follower:
     async def _load(self) -> None:
         """Go on from the checkpoint."""
         content = await self._source.checkpoint()
-        state = content.get("state")
+        state = content.get("state", {})
         self._take(state, "checkpoint")
         self._replica._recorded.take_rest(state)
         self._lineage = self._replica._recorded.lineage

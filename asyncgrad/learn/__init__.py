@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from .drift import DriftEvent as DriftEvent
     from .drift import DriftStatus as DriftStatus
     from .drift import PageHinkley as PageHinkley
+    from .evaluations import Evaluation as Evaluation
     from .follower import Follower as Follower
     from .follower import FollowerStatistics as FollowerStatistics
     from .follower import follow as follow
-    from .learner import Evaluation as Evaluation
     from .learner import Learned as Learned
     from .learner import Learner as Learner
-    from .learner import RolledBack as RolledBack
+    from .rollbacks import RolledBack as RolledBack
     from .served import VersionLoss as VersionLoss
     from .specs import ArraySpec as ArraySpec
     from .statistics import Statistics as Statistics
@@ -59,7 +59,9 @@ if not TYPE_CHECKING:
             ".follower": ["Follower", "FollowerStatistics", "follow"],
             "..observing.latency": ["LatencyHistogram"],
             ".drift": ["ADWIN", "Change", "Drift", "DriftDetector", "DriftEvent", "DriftStatus", "PageHinkley"],
-            ".learner": ["Evaluation", "Learned", "Learner", "RolledBack"],
+            ".evaluations": ["Evaluation"],
+            ".learner": ["Learned", "Learner"],
+            ".rollbacks": ["RolledBack"],
             ".served": ["VersionLoss"],
             ".specs": ["ArraySpec"],
             ".statistics": ["Statistics", "prometheus_collector"],

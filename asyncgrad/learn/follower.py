@@ -19,12 +19,14 @@ from ..core.settings.arguments import must_be, number
 from ..errors import ArgumentError, ArgumentTypeError, LearnerClosedError, ModelDirectoryError
 from ..nn.modules.module import Module
 from ..observing.latency import LatencyHistogram
-from ..optim.optimizer import Optimizer
+from ..optim.optimizer import Group, Optimizer
 from .directory import CHECKPOINT, ModelDirectory
-from .drift import Drift
+from .drift import Drift, DriftMonitors
 from .journal_reader import CHECKSUM_SIZE, DirectorySource, JournalPart, JournalSource, Position
 from .learner import Learned, Learner
+from .lineage import Lineage
 from .lines import Record, record_of
+from .settings import apply_options, options_of
 
 __all__ = ["Follower", "FollowerStatistics", "LearnerOptions", "follow"]
 
@@ -32,9 +34,6 @@ log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
 #: The longest pause after failures, in seconds.
 LONGEST_PAUSE = 5.0
-
-#: What the model of a new directory takes over: what tells of the lines of the old one means nothing there.
-STATE = ("learned", "steps", "model", "optimizer", "optimizer_type", "params", "settings")
 
 #: How often the checkpoint may be replaced while a follower loads it, until it says so.
 MOST_LOADS = 5
@@ -197,8 +196,15 @@ class Follower:
         options: LearnerOptions,
     ) -> None:
         self._source, self._path, self._parts, self._interval, self._options = source, path, parts, interval, options
-        #: Its model, its predictions, and how it replays a step.
-        self._replica = Learner(*parts, **options)
+        DriftMonitors(options.get("drift", ()))
+        #: Its model, its predictions, and how it replays a step. It watches nothing: detectors are the promoted one's.
+        of_replica = options.copy()
+        of_replica["drift"] = ()
+        self._replica = Learner(*parts, **of_replica)
+        #: The options of the optimizer as the code gives them, before those of the learner hold.
+        self._code_options: list[Group] = []
+        #: What rollbacks have left to be learned again.
+        self._lineage = Lineage()
         self.latencies: Mapping[str, LatencyHistogram] = {"predict": self._replica.latencies["predict"]}
         #: The learner that it has become.
         self._learner: Learner | None = None
@@ -322,6 +328,7 @@ class Follower:
         if self._state != "new":
             raise LearnerClosedError("a follower is used once: make another one")
         self._state = "starting"
+        self._code_options = options_of(self._replica.optimizer)
         try:
             await self._read_on()
         except BaseException:
@@ -417,7 +424,10 @@ class Follower:
     async def _load(self) -> None:
         """Go on from the checkpoint."""
         content = await self._source.checkpoint()
-        self._take(content.get("state"), "checkpoint")
+        state = content.get("state", {})
+        self._take(state, "checkpoint")
+        self._replica._recorded.take_rest(state)
+        self._lineage = self._replica._recorded.lineage
         self._position, self._has_applied = Position(content.get("journal")), False
 
     def _take(self, state: Any, what: str) -> None:
@@ -471,6 +481,11 @@ class Follower:
             # Options may have changed already.
             self._position = None
             raise
+        source = record.position if record.again is None else record.again
+        if record.keep is not None:
+            self._lineage = self._lineage.keeping(record.keep)
+        elif record.examples and source is not None:
+            self._lineage = self._lineage.after(source)
 
     async def _roll_back(self, rollback: dict[str, Any]) -> None:
         found = await self._source.version(rollback["to"])
@@ -479,6 +494,8 @@ class Follower:
             self._position = None
             return
         self._take(found["state"], f"version {rollback['to']}")
+        version = Lineage.of_tree(found["state"]["lineage"])
+        self._lineage = self._lineage.rolled_back(version.learned, rollback["examples"])
 
     # --- when the learner has died ---------------------------------------------------------------
 
@@ -492,8 +509,10 @@ class Follower:
         Args:
             directory: of a URL: a new one for the checkpoint and the journal from here on. If the old learner can be
                 reached, it acknowledges nothing more, also after a restart, and the follower reads all that it has
-                acknowledged. If not, what it had acknowledged within the last `statistics().lag_seconds` may be
-                missing, and nothing keeps it, should it come back, from learning apart: the log says so.
+                acknowledged. Its versions, and the examples that rollbacks have left to be learned again, stay where
+                they are: the log says how many. If it cannot be reached, what it had acknowledged within the last
+                `statistics().lag_seconds` may be missing, and nothing keeps it, should it come back, from learning
+                apart: the log says so.
 
         Raises:
             ModelDirectoryError: another process has the directory: end the learner first; or it is damaged.
@@ -513,6 +532,10 @@ class Follower:
             if self._path is None:
                 await self._take_leave()
                 await asyncio.to_thread(_begin_directory, path, self._replica)
+                self._tell_what_is_left(path)
+            # Those of the directory hold again once it is loaded. What it takes for the code's, it must find here:
+            # test_a_promotion_takes_no_option_of_the_follower_for_one_of_the_code.
+            apply_options(learner.optimizer, self._code_options)
             try:
                 await learner.__aenter__()
             except BaseException:
@@ -539,6 +562,15 @@ class Follower:
             perf_counter() - self._level_at,
         )
 
+    def _tell_what_is_left(self, path: Path) -> None:
+        if left := len(self._lineage.kept) + len(self._lineage.due):
+            log.warning(
+                "%s has not the examples of %d lines that rollbacks have left to be learned again: they stay in the "
+                "directory of the learner that was followed",
+                path,
+                left,
+            )
+
     async def _directory_to_learn(self, directory: Any) -> Path:
         if self._path is not None:
             if directory is not None:
@@ -558,8 +590,7 @@ def _begin_directory(path: Path, replica: Learner) -> None:
     try:
         if directory.checkpoint() is not None:
             raise ModelDirectoryError(f"{path} has a model already: name a new directory")
-        state = replica._checkpoint_state(replica._settings())
-        directory.begin({name: state[name] for name in STATE})
+        directory.begin(replica._recorded.tree_elsewhere())
     finally:
         directory.close()
 

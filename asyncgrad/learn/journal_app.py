@@ -135,7 +135,7 @@ class _Routes:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not hmac.compare_digest(given.encode(), self._key):
             return self.response("the key is missing, or is another one", UNAUTHORIZED)
-        directory = self._learner._directory
+        directory = self._learner._recorded.directory
         if directory is None or not self._learner.is_running:
             return self.response("the learner does not run", UNAVAILABLE, {"Retry-After": "1"})
         try:

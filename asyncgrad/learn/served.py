@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextvars import Context
 from functools import partial
 from typing import Any, NamedTuple, final
 
+from ..data.stacking import stack
 from ..errors import ExampleError, LearnerClosedError
+from .model_calls import ModelCalls, in_context
+from .model_state import ModelState
 from .predictions import PredictionQueue
-from .versions import CURRENT
+from .versions import CURRENT, VersionFiles
 
 __all__ = ["ServedVersions", "VersionLoss"]
+
+log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
 
 class VersionLoss(NamedTuple):
@@ -30,10 +38,11 @@ class ServedVersions:
 
     Args:
         new_queue: makes the queue of the model that a function returns.
+        calls: calls the loss.
     """
 
-    def __init__(self, new_queue: Callable[[Callable[[], Any]], PredictionQueue]) -> None:
-        self._new_queue = new_queue
+    def __init__(self, new_queue: Callable[[Callable[[], Any]], PredictionQueue], calls: ModelCalls) -> None:
+        self._new_queue, self._calls = new_queue, calls
         self._models: dict[str, Any] = {}
         self._queues: dict[str, PredictionQueue] = {}
         self._losses: dict[str, VersionLoss] = {}
@@ -41,12 +50,21 @@ class ServedVersions:
     def __bool__(self) -> bool:
         return bool(self._models)
 
-    def replace(self, models: Mapping[str, Any]) -> list[PredictionQueue]:
-        """Serve these models, by their names, instead; return the queues that are to be closed."""
+    async def serve(self, names: Sequence[str], versions: VersionFiles, state: ModelState) -> None:
+        """Serve versions instead of those before; no step may be made meanwhile.
+
+        Raises:
+            ArgumentError, ModelDirectoryError: one does not fit the model, or is damaged; those before are served.
+        """
+        models = {}
+        for name in dict.fromkeys(names):
+            tree = await asyncio.to_thread(versions.read, name)
+            models[name] = state.snapshot_of(tree["model"])
         before = self.queues()
-        self._models, self._losses = dict(models), {}
+        self._models, self._losses = models, {}
         self._queues = {name: self._new_queue(partial(models.__getitem__, name)) for name in models}
-        return before
+        for queue in before:
+            await queue.close(_was_retired, is_refused=False)
 
     def queues(self) -> list[PredictionQueue]:
         """Return the queues of the versions."""
@@ -64,22 +82,39 @@ class ServedVersions:
             raise ExampleError(f"version must be one that is served, {known}, not {name!r}: await learner.serve(...)")
         return found
 
-    def models(self, current: Any) -> dict[str, Any]:
-        """Return the models by their names, and the given one as the current one."""
-        return {CURRENT: current, **self._models}
+    async def losses_of(
+        self, current: Any, examples: Sequence[Any], seeds: Sequence[int], context: Context
+    ) -> dict[str, float]:
+        """Return the losses of a model, as the current one, and of the versions on a batch of examples.
 
-    def add(self, losses: Mapping[str, float], count: int) -> None:
-        """Add the losses of all on the same examples."""
-        for name, loss in losses.items():
+        Args:
+            current: the model.
+            examples: the examples, without an axis for a batch.
+            seeds: of the random numbers that the losses draw.
+            context: in a copy of which they are called.
+        """
+        models = {CURRENT: current, **self._models}
+        found: dict[str, float] = await in_context(self._calls.losses(models, stack(examples), seeds), context)
+        return found
+
+    async def compare(self, current: Any, examples: Sequence[Any], seeds: Sequence[int], context: Context) -> None:
+        """Add the losses that `losses_of` returns; log what keeps them from being computed."""
+        try:
+            found = await self.losses_of(current, examples, seeds, context)
+        except Exception as error:
+            log.error("the loss of a version could not be computed, and learning goes on: %r", error)
+            return
+        for name, loss in found.items():
             before = self._losses.get(name, VersionLoss(0, 0.0, loss))
-            seen = before.examples + count
-            self._losses[name] = VersionLoss(seen, before.mean + (loss - before.mean) * count / seen, loss)
+            seen = before.examples + len(examples)
+            mean = before.mean + (loss - before.mean) * len(examples) / seen
+            self._losses[name] = VersionLoss(seen, mean, loss)
 
     def losses(self) -> dict[str, VersionLoss]:
         """Return the losses of each."""
         return dict(self._losses)
 
 
-def was_retired() -> LearnerClosedError:
+def _was_retired() -> LearnerClosedError:
     """Return the error of who waits for a version that is served no more, and is not answered."""
     return LearnerClosedError("the version is served no more: ask the model, or another version")

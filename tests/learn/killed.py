@@ -88,7 +88,7 @@ async def check(path: Path, actions: list[Action], acknowledged: Path, options: 
     """Raise unless a start has the bits of what was acknowledged, and perhaps of the action that was being done."""
     candidates = may_be(actions, len(acknowledged.read_text()))
     async with new_learner(path, **options) as learner:
-        await turns_until(lambda: not learner._lineage.due)
+        await turns_until(lambda: not learner._recorded.lineage.due)
         await learner.set_options()
         found = bits(learner), set(learner.versions()), learner.statistics().kept
     # To learn all again may lead to the same bits: what may be done is, or it would be begun again for ever.

@@ -259,17 +259,17 @@ async def test_a_start_goes_on_watching_where_a_killed_process_was(tmp_path, che
 
     async with make(None) as whole:
         await show(whole, *40 * [0.5], *2 * [0.9])
-        before = whole._drift.tree()
+        before = whole._recorded.drift.tree()
         await show(whole, *20 * [0.9])
-        expected = whole._drift.tree()
+        expected = whole._recorded.drift.tree()
     learner = await make(tmp_path).__aenter__()
     await show(learner, *40 * [0.5], *2 * [0.9])
     await crash(learner)
     async with make(tmp_path) as again:
-        assert again._drift.tree() == before
+        assert again._recorded.drift.tree() == before
         await show(again, *20 * [0.9])
 
-        assert again._drift.tree() == expected
+        assert again._recorded.drift.tree() == expected
 
 
 async def test_a_killed_process_that_had_not_done_what_it_was_to_do_leaves_that_to_the_next(tmp_path, monkeypatch):
@@ -279,7 +279,7 @@ async def test_a_killed_process_that_had_not_done_what_it_was_to_do_leaves_that_
     async with make(tmp_path / "a") as learner:
         await learner.checkpoint("good")
         await show(learner, *10 * [0.5], *2 * [1.5])
-        append = learner._directory.append  # type: ignore[union-attr]
+        append = learner._recorded.directory.append  # type: ignore[union-attr]
 
         def noted(*given: Any) -> None:
             if given[1]:
@@ -288,7 +288,7 @@ async def test_a_killed_process_that_had_not_done_what_it_was_to_do_leaves_that_
                 as_killed(tmp_path / "a", tmp_path / "b")
                 append(*given)
 
-        monkeypatch.setattr(learner._directory, "append", noted)
+        monkeypatch.setattr(learner._recorded.directory, "append", noted)
         await show(learner, 1.5)
         await learner.checkpoint()
         assert learner.learned == 0

@@ -252,7 +252,7 @@ async def test_a_line_of_a_rollback_has_the_version_hold(tmp_path, making):
         content = {"version": {"id": "ab"}, "state": state}
         write_checkpoint(tmp_path / "versions" / "first.npz", content)
         assert (await bits(follower))[0] == 1
-        directory: Any = learner._directory
+        directory: Any = learner._recorded.directory
         rollback = {"to": "first", "id": "ab", "learned": 0, "examples": "skip"}
         directory._append_line(line_of(Record(directory._name, 1, [], rollback=rollback)))
         directory._append_line(line_of(Record(directory._name, 0, [example(5)])))
@@ -665,7 +665,7 @@ async def test_probes_tell_whether_requests_should_come(tmp_path, monkeypatch):
             well = [await of_learner("/ready"), await of_follower("/ready")]
             monkeypatch.setattr(follower, "_level_at", follower._level_at - 2000)
             late = await of_follower("/ready")
-            directory: Any = learner._directory
+            directory: Any = learner._recorded.directory
             directory.broken = OSError("no disk")
             broken = [await of_learner("/ready"), await of_learner("/live")]
             directory.broken = None

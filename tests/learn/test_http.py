@@ -284,14 +284,14 @@ async def test_no_answer_names_a_file_of_the_service(number):
 async def test_no_answer_names_the_directory_of_the_learner(tmp_path, monkeypatch):
     learner = new_learner(tmp_path)
     async with serving(learner) as (client, _):
-        learner._directory._following = "name"
+        learner._recorded.directory._following = "name"
         with monkeypatch.context() as patch:
             opens = os.open
             patch.setattr(
                 os, "open", lambda path, *given: opens(path / "missing" if path == tmp_path else path, *given)
             )
             answer = await client.post("/learn", json=fields(1))
-        learner._directory._following = None
+        learner._recorded.directory._following = None
 
     assert answer.status_code == 503
     assert answer.json() == {

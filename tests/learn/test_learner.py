@@ -57,7 +57,7 @@ async def test_predictions_are_answered_while_a_step_is_under_way_and_are_of_the
 async def test_a_step_that_is_ended_early_leaves_model_buffers_optimizer_and_grads_as_they_were(tmp_path, stage, how):
     async with new_learner(tmp_path) as learner:
         await learner.learn(example(1))
-        model = {name: tensor.tolist() for name, tensor in learner._tensors().items()}
+        model = {name: tensor.tolist() for name, tensor in learner._trained.tensors().items()}
         learner.model.shut(stage)
         began = learner.model.began(stage)
         learning = asyncio.create_task(learner.learn(example(2), timeout=0.05 if how == "timeout" else None))
@@ -75,7 +75,7 @@ async def test_a_step_that_is_ended_early_leaves_model_buffers_optimizer_and_gra
         assert (found.ended_in_forward, found.ended_in_backward) == ((1, 0) if stage == "forward" else (0, 1))
         assert (found.timed_out, found.cancelled) == ((1, 0) if how == "timeout" else (0, 1))
         assert (found.learned, found.journal_records, found.pending) == (1, 1, 0)
-        assert {name: tensor.tolist() for name, tensor in learner._tensors().items()} == model
+        assert {name: tensor.tolist() for name, tensor in learner._trained.tensors().items()} == model
         assert grads_of(learner) == []
         assert (await learner.learn(example(3))).learned == 2
         result = await predicted(learner)

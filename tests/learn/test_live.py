@@ -176,7 +176,7 @@ async def test_a_step_that_fails_and_one_of_several_examples_are_recorded():
 async def test_without_a_page_nothing_is_recorded():
     async with new_learner() as learner:
         await learner.learn(example(1))
-        before = learner._records
+        before = learner._activity.records
         records = learner.keep_records()
         await learner.learn(example(2))
         again = learner.keep_records()

@@ -67,7 +67,7 @@ async def test_what_a_model_raises_is_told_to_who_asks_and_to_nobody_else(kind):
     async with learner_of(model) as learner:
         model.raises = kind
         # The version that answers has the attributes of the model when it was published.
-        learner._publish(0)
+        learner._trained.publish(0)
         found = await asyncio.gather(*(learner.predict(QUESTION) for _ in range(2)), return_exceptions=True)
         assert [str(one) for one in found] == [
             f"the model raised {kind.__name__} by itself, and nothing has changed"
@@ -127,7 +127,7 @@ async def test_a_step_that_an_optimizer_fails_in_the_midst_of_changes_nothing(tm
         async with learner_of(model, Fails, directory=path) as learner:
             start = {name: np.ones(one.shape) for name, one in model.named_parameters()}
             model.update(start)
-            learner._publish(0)
+            learner._trained.publish(0)
             for seed in seeds:
                 learner.optimizer.raises = kind if seed is None else None
                 if seed is not None:
@@ -204,7 +204,7 @@ async def test_a_checkpoint_that_fails_by_a_defect_is_told_to_who_waits_for_it(t
 
     async def block():
         async with learner:
-            monkeypatch.setattr(learner, "_save_now", fails)
+            monkeypatch.setattr(learner._recorded, "_save_now", fails)
             found.extend(await asyncio.gather(learner.checkpoint(), learner.checkpoint(), return_exceptions=True))
 
     with pytest.raises(ZeroDivisionError):
@@ -225,14 +225,14 @@ async def test_who_is_cancelled_while_an_example_is_written_goes_after_its_step_
     model = Model()
     options = {"inputs": EXAMPLE["x"], "example": EXAMPLE, "batch_size": 2, "directory": tmp_path}
     async with Learner(model, of_one, optim.SGD(model), **options) as learner:
-        append = learner._directory.append
+        append = learner._recorded.directory.append
 
         def waits(*args):
             written.set()
             go_on.wait()
             return append(*args)
 
-        monkeypatch.setattr(learner._directory, "append", waits)
+        monkeypatch.setattr(learner._recorded.directory, "append", waits)
         tasks = [asyncio.ensure_future(learner.learn(example(seed))) for seed in range(2)]
         await turns_until(written.is_set)
         tasks[0].cancel()

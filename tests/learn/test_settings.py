@@ -13,6 +13,7 @@ import pytest
 from asyncgrad import nn, optim
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, JournalError, LearnerClosedError, ModelDirectoryError
 from asyncgrad.learn import Learner
+from asyncgrad.learn.recorded_model import RecordedModel
 from asyncgrad.optim.adam import Adam
 from asyncgrad.optim.elementwise import ElementwiseOptimizer
 from tests.learn.crashing import as_killed, learn, reopened
@@ -197,16 +198,16 @@ async def test_a_step_is_made_with_the_options_that_were_written_for_it(tmp_path
         return await step(optimizer)
 
     async with new_learner(tmp_path) as learner:
-        append = learner._directory.append
+        append = learner._recorded.directory.append
 
         def meanwhile(*given: Any) -> None:
             append(*given)
             set_by_hand(learner, "lr", 0.5)
 
-        monkeypatch.setattr(learner._directory, "append", meanwhile)
+        monkeypatch.setattr(learner._recorded.directory, "append", meanwhile)
         monkeypatch.setattr(Adam, "step_async", noted)
         await learner.learn(example(1))
-        monkeypatch.setattr(learner._directory, "append", append)
+        monkeypatch.setattr(learner._recorded.directory, "append", append)
         await learner.learn(example(2))
     assert rates == [0.01, 0.5]
 
@@ -389,10 +390,10 @@ async def test_a_threshold_is_one_for_all_groups():
 
 
 async def test_a_directory_that_does_not_tell_what_the_code_gave_keeps_its_rate(tmp_path, caplog, monkeypatch):
-    whole = Learner._checkpoint_state
+    whole = RecordedModel._tree
     with monkeypatch.context() as patch:
         state = lambda *given: {name: part for name, part in whole(*given).items() if name != "code"}
-        patch.setattr(Learner, "_checkpoint_state", state)
+        patch.setattr(RecordedModel, "_tree", state)
         await learn(tmp_path, 1)
     caplog.set_level(logging.WARNING)
     async with learner_with_rate(tmp_path, 0.25) as again:

@@ -297,10 +297,10 @@ async def test_a_version_of_another_optimizer_is_not_gone_back_to(tmp_path):
         for action in [*learn(1), ("name", "v"), *learn(2)]:
             await act(learner, action)
         before = bits(learner)
-        state = learner._directory.versions.read  # type: ignore[union-attr]
+        state = learner._recorded.directory.versions.read  # type: ignore[union-attr]
         with pytest.MonkeyPatch.context() as patch:
             other = lambda *given: {**state(*given), "optimizer_type": "SGD"}
-            patch.setattr(learner._directory.versions, "read", other)  # type: ignore[union-attr]
+            patch.setattr(learner._recorded.directory.versions, "read", other)  # type: ignore[union-attr]
             with pytest.raises(ArgumentError, match="it is one of SGD, not Adam"):
                 await learner.rollback("v")
 

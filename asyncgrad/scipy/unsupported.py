@@ -98,7 +98,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             ),
             "write np.polyval(np.linalg.solve(np.vander(xi), yi), x)",
         ),
-        **dict.fromkeys(("AAA", "FloaterHormannInterpolator"), "use CubicSpline, or an interpolator of scattered points"),
+        **dict.fromkeys(("AAA", "FloaterHormannInterpolator"), "use CubicSpline, or RBFInterpolator"),
         "approximate_taylor_polynomial": "write the derivatives that ag.sync.grad returns, divided by factorials",
         "pade": "write np.linalg.solve of the equations for the coefficients of the denominator",
         "BPoly": "use PPoly",

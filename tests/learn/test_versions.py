@@ -418,7 +418,7 @@ async def test_a_learner_that_ends_while_it_learns_again_leaves_the_rest_to_the_
     with pytest.raises(ZeroDivisionError) if is_failed else nullcontext():
         async with learner:
             going = asyncio.create_task(learner.rollback("v", examples="learn"))
-            await turns_until(lambda: learner.statistics().learned_again == 2)
+            await turns_until(lambda: learner.statistics().learned_again >= 2)
             if is_failed:
                 raise ZeroDivisionError
     with pytest.raises(LearnerClosedError, match="before all was learned again: the next start goes on"):

@@ -141,7 +141,13 @@ def _owner_among_referrers(arrays: Sequence[np.ndarray], own: set[int]) -> tuple
         if not parts:
             return None
         if len(parts) > _MOST_PARTS:
+            # Constants of a library, which many programs keep, cannot be written into, and do not change:
+            # test_a_constant_that_many_programs_keep_is_no_reason_to_refuse_another.
+            parts = [part for part in parts if roots[id(part)].flags.writeable]
+        if len(parts) > _MOST_PARTS:
             return roots[id(parts[0])], "more than can be looked at"
+        if not parts:
+            return None
         referrers = gc.get_referrers(*parts)
         own |= {id(parts), id(referrers), id(roots), id(arrays)}
         containers: list[Any] = []

@@ -101,6 +101,7 @@ def square_sum(x: Any) -> Any:
 
 #: By the name of the argument that is a truth value: calls that are given one.
 
+
 def attended(**flags: Any) -> Any:
     """Return what two places with one head attend to, by weights together and apart."""
     places, weight, bias = np.ones((2, 1, 2)), np.ones((6, 2)), np.ones(2)

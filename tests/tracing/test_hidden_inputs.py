@@ -20,7 +20,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn
 from tests.support.leaves import leaf
-from tests.tracing.running import bits
+from tests.tracing.running import bits, compiled
 
 RATE = 2.0
 
@@ -776,3 +776,14 @@ def test_long_doubles_are_compared_by_their_values():
 
     assert jitted.counts["replayed"] == 2
     assert grad.dtype == np.longdouble
+
+
+def test_a_constant_that_many_programs_keep_is_no_reason_to_refuse_another(monkeypatch):
+    monkeypatch.setattr("asyncgrad.tracing.outside._MOST_PARTS", 2)
+
+    kept = [
+        compiled(lambda x, number=number: np.sum(nn.sigmoid(x) * number), leaf(-1.0, 0.5, 2.0), backend="table")
+        for number in range(4)
+    ]
+
+    assert [jitted.counts["replayed"] for jitted in kept] == [1] * 4

@@ -213,8 +213,15 @@ def leaky_relu(x: Tensor | np.ndarray, negative_slope: float = 0.01, inplace: bo
 
 # sigmoid, tanh, silu, softplus, elu
 
+
+def _constant_one(char: str) -> Array:
+    one = np.ones((), char)
+    one.flags.writeable = False
+    return one
+
+
 #: Arrays of the number 1 by dtype. For small arrays, adding a Python number takes twice as long: NumPy converts it.
-ONE = {char: np.ones((), char) for char in "fd"}
+ONE: dict[str, Array] = {char: _constant_one(char) for char in "fd"}
 
 
 @primitive()

@@ -122,8 +122,8 @@ EINSUMS = [
     einsums("ij,j->", random_whole_numbers(1, 3), random_whole_numbers(1)),
     einsums("ij,jk->ik", random_whole_numbers(2, 1), random_whole_numbers(3, 2)),
     einsums("ij,ij->ij", random_whole_numbers(1, 3), random_whole_numbers(2, 1)),
-    einsums("iij,ij->j", random_whole_numbers(1, 1, 3), random_whole_numbers(2, 3)),
-    einsums("iij,ij->ij", random_whole_numbers(2, 2, 1), random_whole_numbers(1, 3)),
+    einsums("iij,ij->j", np.array([[[2.0, -1.0, 3.0]]]), np.array([[1.0, -3.0, 2.0], [4.0, 1.0, -2.0]])),
+    einsums("iij,ij->ij", np.array([[[2.0], [-1.0]], [[3.0], [4.0]]]), np.array([[1.0, -3.0, 2.0]])),
     einsums("ij,jk,kl->il", random_whole_numbers(2, 3), random_whole_numbers(3, 2), random_whole_numbers(2, 2)),
     einsums(
         "i,ij,j,j->",

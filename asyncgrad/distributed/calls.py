@@ -160,6 +160,9 @@ class StageCall(Function):
         ctx.call = call
         call.nodes = reply.fields.get("nodes") or 0
         ctx.set_materialize_grads(False)
+        if not reply.arrays:
+            # A stage may return nothing: then no gradient is lost.
+            ctx.set_records(False)
         ctx.save_for_backward(*leaves)
         pairs = zip(reply.arrays, reply.fields["differentiable"], strict=True)
         ctx.mark_non_differentiable(*(array for array, is_tracked in pairs if not is_tracked))

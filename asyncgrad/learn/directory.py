@@ -42,7 +42,7 @@ from .checkpoint_file import OWN, read_checkpoint, write_checkpoint
 from .history import History
 from .lines import Record, is_torn, line_of, record_of
 from .positions import Positions
-from .versions import Version, VersionFiles
+from .versions import VERSIONS, Version, VersionFiles
 
 __all__ = ["ModelDirectory"]
 
@@ -128,7 +128,7 @@ class ModelDirectory:
                     f"it was given up, rm {shlex.quote(str(path / FENCED))}"
                 )
             self._journal = self._open_journal()
-            self.versions: VersionFiles = VersionFiles(path / "versions")
+            self.versions: VersionFiles = VersionFiles(path / VERSIONS)
             self._history = History(path / "history")
         except BlockingIOError as error:
             self.close()

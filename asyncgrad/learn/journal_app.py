@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, final
 from ..core.settings.arguments import must_be, whole_number
 from ..errors import ArgumentError, ArgumentTypeError, LearnerClosedError, ModelDirectoryError
 from .directory import CHECKPOINT, ModelDirectory
-from .journal_reader import CHECKSUM_SIZE, JournalPart, JournalReader, Position, version_path
+from .journal_reader import CHECKSUM_SIZE, JournalPart, JournalReader, Position
 from .learner import Learner
+from .versions import version_path
 
 __all__ = ["JOURNAL", "KEY_SIZE", "OFFSET", "SIZE", "TAG", "app_of_journal"]
 

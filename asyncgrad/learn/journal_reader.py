@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, final
@@ -20,6 +19,7 @@ import numpy as np
 from ..errors import ModelDirectoryError
 from .checkpoint_file import read_checkpoint
 from .directory import CHECKPOINT
+from .versions import version_path
 
 __all__ = [
     "CHECKSUM_SIZE",
@@ -28,7 +28,6 @@ __all__ = [
     "JournalReader",
     "JournalSource",
     "Position",
-    "version_path",
 ]
 
 #: How many bytes of a line tell it from another one: its checksum.
@@ -36,9 +35,6 @@ CHECKSUM_SIZE = 8
 
 #: The most bytes that are read at a time.
 PART_SIZE = 4 << 20
-
-#: What may name a version: nothing that leads out of its folder.
-_VERSION_NAME: re.Pattern[str] = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Position(NamedTuple):
@@ -222,14 +218,3 @@ class DirectorySource:
 
     async def close(self) -> None:
         """Do nothing: no file stays open."""
-
-
-def version_path(path: Path, name: str) -> Path:
-    """Return the file of a version.
-
-    Raises:
-        ModelDirectoryError: no version has such a name.
-    """
-    if not _VERSION_NAME.fullmatch(name):
-        raise ModelDirectoryError(f"{name!r} names no version: a name has letters, digits, '_', '.' and '-'")
-    return path / "versions" / f"{name}.npz"

@@ -21,12 +21,14 @@ from .lineage import Lineage
 from .positions import Positions
 from .settings import Settings
 
-__all__ = ["CURRENT", "Version", "VersionFiles", "check_name"]
+__all__ = ["CURRENT", "VERSIONS", "Version", "VersionFiles", "check_name", "version_path"]
 
 log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
 #: What the model itself is called beside versions.
 CURRENT = "current"
+#: The folder of the versions in a model's directory.
+VERSIONS = "versions"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -75,6 +77,21 @@ def check_name(name: Any) -> str:
     if name == CURRENT:
         raise ArgumentError(f"{CURRENT!r} is the model itself: give the version another name")
     return name
+
+
+def version_path(directory: Path, name: str) -> Path:
+    """Return the file of a version of the model in a directory.
+
+    Raises:
+        ModelDirectoryError: no version has such a name; none that has leads out of the directory.
+    """
+    if not _NAME.fullmatch(name):
+        raise ModelDirectoryError(f"{name!r} names no version: a name has letters, digits, '_', '.' and '-'")
+    return _file_of(directory / VERSIONS, name)
+
+
+def _file_of(folder: Path, name: str) -> Path:
+    return folder / f"{name}.npz"
 
 
 @final
@@ -139,7 +156,7 @@ class VersionFiles:
         return [*(each.learned for each in self._lineages.values()), *([Positions()] if self._is_damaged else [])]
 
     def _file(self, name: str) -> Path:
-        return self._path / f"{name}.npz"
+        return _file_of(self._path, name)
 
     def write(self, name: str, position: int, state: Mapping[str, Any]) -> Version:
         """Write a version, which is never written again.

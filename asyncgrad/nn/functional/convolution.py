@@ -29,7 +29,16 @@ from ...errors import ArgumentError
 from ..shared.arguments import array_of, pair, single, triple
 from ..shared.axis_windows import count_windows, sums_of_windows, windows_along
 from ..shared.layouts import images_first, images_last
-from ..shared.windows import Tile, Window, pad_images_last, shifted_tile, sliding, with_height, without_height
+from ..shared.windows import (
+    Tile,
+    Window,
+    pad_images_last,
+    shifted_tile,
+    sliding,
+    with_height,
+    without_height,
+    zeros_around,
+)
 
 if TYPE_CHECKING:
     from ...core.arrays.array_like import Lengths
@@ -237,10 +246,8 @@ def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Wind
     if window.is_pixel:
         return _of_pixels(np.matmul(matrices, _pixels(g, groups)), shape)
     by_group = _grads_by_group(g, groups)
-    (above, below), (left, right) = window.padding
-    apart = window.stride[1]
-    columns = -(-(left + width + right) // apart)
-    padded = zeros_like(g, (channels, above + height + below, apart, columns, n), np.result_type(g, weight))
+    (above, _), (left, _) = window.padding
+    padded = zeros_around(g, shape, window.padding, window.stride[1], np.result_type(g, weight))
     each, weights = channels // groups, matrices.shape[1]
     for some, tile in _parts(window, groups, weights, n, padded):
         count = (tile.stop - tile.start) * n
@@ -253,7 +260,7 @@ def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Wind
         for row, column in window.offsets:
             seen = shifted_tile(images, window, row, column, tile)
             seen += windows[:, row, column]
-    images = padded.swapaxes(2, 3).reshape(channels, above + height + below, columns * apart, n)
+    images = padded.swapaxes(2, 3).reshape(*padded.shape[:2], -1, n)
     return images_first(images[:, above : above + height, left : left + width])
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "sliding",
     "with_height",
     "without_height",
+    "zeros_around",
 ]
 
 
@@ -147,6 +148,22 @@ def pad(x: Array, padding: tuple[tuple[int, int], tuple[int, int]], value: Any =
     return padded
 
 
+def zeros_around(like: Any, shape: tuple[int, ...], padding: Any, apart: int, dtype: Any) -> Any:
+    """Return zeros for images of a shape and their padding, in the order that `pad_images_last` returns.
+
+    Args:
+        like: an array of the type of the result.
+        shape: (n, channels, height, width).
+        padding: rows above and below, columns left and right.
+        apart: which columns lie together.
+        dtype: that of the zeros.
+    """
+    n, channels, height, width = shape
+    (above, below), (left, right) = padding
+    columns = -(-(left + width + right) // apart)
+    return zeros_like(like, (channels, above + height + below, apart, columns, n), dtype)
+
+
 def pad_images_last(x: Array, padding: tuple[tuple[int, int], tuple[int, int]], apart: int) -> Any:
     """Return images padded with zeros, with those columns together that are `apart` columns from one another.
 
@@ -157,11 +174,10 @@ def pad_images_last(x: Array, padding: tuple[tuple[int, int], tuple[int, int]], 
         A contiguous array of shape (channels, height, apart, width / apart, n), filled up with zeros.
     """
     (above, below), (left, right) = padding
-    n, channels, height, width = x.shape
+    height, width = x.shape[2:]
     if apart == 1 and not (above or below or left or right):
         return images_last(x)[:, :, None]
-    columns = -(-(left + width + right) // apart)
-    padded = zeros_like(x, (channels, above + height + below, apart, columns, n))
+    padded = zeros_around(x, x.shape, padding, apart, x.dtype)
     source = with_spaced_rows(x) if apart > 1 else x
     for phase in range(apart):
         first = (phase - left) % apart

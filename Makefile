@@ -96,6 +96,10 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy --strict
 
+# Each core has a process of tests: with threads of its own in each, BLAS waits for cores that others hold, and a product
+# takes a hundred times as long.
+pytest test-compiled test-lowest: export OPENBLAS_NUM_THREADS ?= 1
+
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 

@@ -89,7 +89,7 @@ async def test_a_follower_has_the_learners_bits_after_each_step(tmp_path, making
                     await learner.set_options(lr=0.2, weight_decay=0.1)
                 await asyncio.gather(*(learner.learn(example(10 * seed + nr)) for nr in range(seed)))
                 found.append((await bits(learner), await bits(follower)))
-            own, other = learner.model.state_dict(), follower._replica.model.state_dict()
+            own, other = learner.model.state_dict(), follower._replica.state.model.state_dict()
             same = {name: np.array_equal(np.asarray(own[name]), np.asarray(other[name])) for name in own}
 
     assert all(one == other for one, other in found)
@@ -663,7 +663,7 @@ async def test_probes_tell_whether_requests_should_come(tmp_path, monkeypatch):
     async with probing(learner) as of_learner, probing(follower, max_lag=1000) as of_follower:
         async with learner, follower:
             well = [await of_learner("/ready"), await of_follower("/ready")]
-            monkeypatch.setattr(follower, "_level_at", follower._level_at - 2000)
+            monkeypatch.setattr(follower._following, "level_at", follower._following.level_at - 2000)
             late = await of_follower("/ready")
             directory: Any = learner._recorded.directory
             directory.broken = OSError("no disk")

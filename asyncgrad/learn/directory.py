@@ -561,7 +561,7 @@ class ModelDirectory:
     def _remove_lines_before(self) -> None:
         """Empty the journal of lines of the one before, if it has no others.
 
-        The next checkpoint does not know that one, so after another crash between checkpoint and journal no start would:
+        The next checkpoint does not know that one, so after another crash between the two no start would:
         test_a_crash_between_checkpoint_and_journal_may_come_twice.
         """
         if not 0 < self._start == self._size:

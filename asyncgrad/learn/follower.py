@@ -290,9 +290,7 @@ class Follower:
     async def _read_version(self, name: str) -> Any:
         found = await self._source.version(name)
         if found is None:
-            raise ArgumentError(
-                f"there is no version {name!r} where the learner is: await learner.checkpoint({name!r})"
-            )
+            raise ArgumentError(f"the learner has no version {name!r}: there, await learner.checkpoint({name!r})")
         return found["state"]
 
     async def learn(self, example: object, *, timeout: float | None = None) -> Learned:

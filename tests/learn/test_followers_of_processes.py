@@ -3,27 +3,59 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 
 import pytest
 
-import asyncgrad as ag
-from asyncgrad.learn import Learner
-from benchmarks import chaos_learner
-from tests.learn.actions import act
 from tests.support.house import ROOT
 from tests.support.sampling import cases
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes as on Linux"),
+]
 
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes as on Linux")
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of Python."""
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+MAIN = "import sys; from benchmarks import chaos_learner; sys.exit(chaos_learner.main())"
+
+
 def test_whatever_is_killed_what_was_acknowledged_is_there_once_and_followers_have_its_bits():
-    count = cases(60)
-    command = [sys.executable, "-m", "benchmarks.chaos_learner", str(count)]
+    count = cases(40)
 
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = run(MAIN, str(count))
 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert int(ended.stdout.splitlines()[-1].split()[0]) >= count
+
+
+#: Code that has something go wrong.
+DEFECTS = {
+    "an example is acknowledged and not written": """
+from asyncgrad.learn.directory import ModelDirectory
+append = ModelDirectory.append
+ModelDirectory.append = lambda self, learned, *rest: learned % 5 == 4 or append(self, learned, *rest)
+""",
+    "a follower takes a rollback for nothing": """
+from asyncgrad.learn.following import Following
+do = Following._do
+async def skip(self, record):
+    if record.rollback is None:
+        await do(self, record)
+Following._do = skip
+""",
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_program_complains_where_something_is_lost(defect):
+    ended = run(DEFECTS[defect] + MAIN, "20")
+
+    assert ended.returncode == 1
+    assert "AssertionError" in ended.stderr

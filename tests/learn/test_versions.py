@@ -7,8 +7,6 @@ import math
 import os
 import random
 import shutil
-import subprocess
-import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path

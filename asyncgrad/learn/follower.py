@@ -203,7 +203,7 @@ class Follower:
         self._source, self._path, self._interval = source, path, interval
         #: Makes the learner that it may become.
         self._new_learner: Callable[..., Learner] = partial(Learner, *parts, **options)
-        # One that never begins has checked them.
+        # This one never begins: it has its arguments checked now.
         self._new_learner()
         of_replica: dict[str, Any] = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
         # It watches nothing: detectors are the promoted one's.

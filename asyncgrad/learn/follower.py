@@ -187,9 +187,6 @@ class Follower:
 
     A line is read as soon as it is in the file. Where the learner takes it back, since its disk or its step has failed,
     the follower loads the checkpoint again; until then it predicts with a step that nobody was told of.
-
-    Attributes:
-        latencies: how long answered predictions took: by "predict", a LatencyHistogram of seconds.
     """
 
     def __init__(
@@ -212,7 +209,6 @@ class Follower:
         self._following = Following(source, self._replica, place)
         #: The options of the optimizer as the code gives them, before those of the learner hold.
         self._code_options: list[Group] = []
-        self.latencies: Mapping[str, LatencyHistogram] = {"predict": self._replica.activity.latencies["predict"]}
         #: The learner that it has become.
         self._learner: Learner | None = None
         self._failures = 0
@@ -231,6 +227,12 @@ class Follower:
     def learned(self) -> int:
         """How many examples its model has learned."""
         return self._replica.state.learned if self._learner is None else self._learner.learned
+
+    @property
+    def latencies(self) -> Mapping[str, LatencyHistogram]:
+        """How long answered predictions took: by "predict", a LatencyHistogram of seconds; after `promote`, another."""
+        found = self._replica.activity.latencies if self._learner is None else self._learner.latencies
+        return {"predict": found["predict"]}
 
     @property
     def learner(self) -> Learner | None:

@@ -425,6 +425,9 @@ async def test_a_promoted_follower_has_all_that_was_acknowledged_and_learns_on(t
         learned = await follower.learn(example(5))
         found = await bits(other), await bits(promoted)
         statistics = follower.statistics()
+        answered = follower.latencies["predict"].count
+        await answer_of(follower)
+        answered = follower.latencies["predict"].count - answered
     async with new_learner(tmp_path) as last:
         at_the_end = await bits(last)
 
@@ -433,6 +436,7 @@ async def test_a_promoted_follower_has_all_that_was_acknowledged_and_learns_on(t
     assert learned.learned == 6
     assert found[0] == found[1] == at_the_end
     assert (statistics.lag_bytes, statistics.lag_seconds, statistics.learned) == (0, 0.0, 6)
+    assert answered == 1
 
 
 async def test_of_followers_that_are_promoted_at_once_one_is_and_the_others_follow_it(tmp_path):

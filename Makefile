@@ -25,7 +25,8 @@
 #   make programs    random programs, held to NumPy: 25 times as many as in make test-all
 #   make demo-distributed   train three stages on a Dask cluster of this machine, and kill a worker in the midst
 #   make chaos       backward passes during each of which a worker is harmed, 300, and trainings whose messages are late, lost
-#                    and repeated, 1000: on a Dask cluster and over HTTP; SEED=1 for others
+#                    and repeated, 1000: on a Dask cluster and over HTTP; learners and followers that are killed, 200;
+#                    SEED=1 for others
 #   make soak        trainings over HTTP, with cancellations, for MINUTES=10: descriptors, tasks and memory stay the same
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test-all
 PYTHON ?= python3
@@ -122,6 +123,7 @@ chaos: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.chaos 100 --transport http --seed $(SEED)
 	$(BIN)/python -m benchmarks.chaos_messages 500 --transport dask --seed $(SEED)
 	$(BIN)/python -m benchmarks.chaos_messages 500 --transport http --seed $(SEED)
+	$(BIN)/python -m benchmarks.chaos_learner 200 --seed $(SEED)
 
 MINUTES ?= 10
 soak: $(VENV)/.dev

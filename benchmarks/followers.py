@@ -4,9 +4,11 @@
     python -m benchmarks.followers --requests 200 --rounds 2      # small
     taskset -c 0,1 python -m benchmarks.followers                 # on two cores of a larger machine
 
-Both services run the whole time, each of its own processes of uvicorn, and rounds take turns. The client is in this
-process and takes its share of the cores, so it parses as little as it can. At the end, each follower must answer as the
-learner does.
+Both services run the whole time, each of its own processes of uvicorn, and rounds take turns. Each follower has a
+listening socket of its own on the one port (SO_REUSEPORT), and the kernel deals connections out among them; of workers
+with a socket in common (`--shared`), one may take most of those that come at once. The client is in this process and
+takes its share of the cores, so it parses as little as it can. At the end, each follower must answer as the learner
+does.
 """
 
 from __future__ import annotations
@@ -164,25 +166,41 @@ class Load:
 
 
 @contextlib.asynccontextmanager
-async def service(name: str, workers: int, environment: dict[str, str]) -> AsyncIterator[int]:
-    """Run a service of this file by uvicorn; give its port."""
-    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-        options = ["--factory", "--fd", str(listener.fileno()), "--workers", str(workers), "--log-level", "warning"]
-        command = [sys.executable, "-m", "uvicorn", f"benchmarks.followers:{name}", *options]
-        process = await asyncio.create_subprocess_exec(
-            *command, env=environment, cwd=ROOT, pass_fds=[listener.fileno()], start_new_session=True
-        )
-        port: int = listener.getsockname()[1]
-        try:
-            # The socket takes connections from the beginning; the first answer comes once the model is there.
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60.0, trust_env=False) as client:
-                (await client.get("/health/live")).raise_for_status()
-            yield port
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            await process.wait()
+async def service(
+    name: str, processes: int, environment: dict[str, str], is_shared: bool = False
+) -> AsyncIterator[int]:
+    """Run a service of this file by uvicorn, each process with a socket of its own, or all with one; give its port."""
+    async with contextlib.AsyncExitStack() as stack:
+        port = 0
+        for _ in range(1 if is_shared else processes):
+            listener = socket.create_server(("127.0.0.1", port), backlog=1024, reuse_port=True)
+            stack.enter_context(listener)
+            port = listener.getsockname()[1]
+            workers = processes if is_shared else 1
+            await stack.enter_async_context(_running(name, listener, workers, environment))
+        # The socket takes connections from the beginning; the first answer comes once the model is there.
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60.0, trust_env=False) as client:
+            for _ in range(10 * processes):
+                (await client.get("/health/live", headers={"connection": "close"})).raise_for_status()
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def _running(
+    name: str, listener: socket.socket, workers: int, environment: dict[str, str]
+) -> AsyncIterator[None]:
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+    options = ["--factory", "--fd", str(listener.fileno()), "--workers", str(workers), "--log-level", "warning"]
+    command = [sys.executable, "-m", "uvicorn", f"benchmarks.followers:{name}", *options]
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environment, cwd=ROOT, pass_fds=[listener.fileno()], start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        await process.wait()
 
 
 async def teach(port: int, seconds: float) -> None:
@@ -219,7 +237,7 @@ async def main(options: argparse.Namespace) -> None:
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **given}
         async with (
             service("learner_app", 1, environment) as learner,
-            service("follower_app", options.followers, environment) as followers,
+            service("follower_app", options.followers, environment, options.shared) as followers,
         ):
             rounds: dict[int, list[Round]] = {learner: [], followers: []}
             teacher = asyncio.create_task(teach(learner, options.teach)) if options.teach else None
@@ -252,6 +270,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=1000, help="of a round")
     parser.add_argument("--clients", type=int, default=50, help="at a time")
     parser.add_argument("--followers", type=int, default=3)
+    parser.add_argument("--shared", action="store_true", help="one listening socket for all followers, as of --workers")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--hidden", type=int, default=64, help="size of the model")
     parser.add_argument("--teach", type=float, default=0.0, help="seconds between two examples; 0 for none")

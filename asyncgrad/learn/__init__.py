@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .follower import Follower as Follower
     from .follower import FollowerStatistics as FollowerStatistics
     from .follower import follow as follow
-    from .learner import Learned as Learned
     from .learner import Learner as Learner
+    from .model_steps import Learned as Learned
     from .rollbacks import RolledBack as RolledBack
     from .served import VersionLoss as VersionLoss
     from .specs import ArraySpec as ArraySpec
@@ -60,7 +60,8 @@ if not TYPE_CHECKING:
             "..observing.latency": ["LatencyHistogram"],
             ".drift": ["ADWIN", "Change", "Drift", "DriftDetector", "DriftEvent", "DriftStatus", "PageHinkley"],
             ".evaluations": ["Evaluation"],
-            ".learner": ["Learned", "Learner"],
+            ".learner": ["Learner"],
+            ".model_steps": ["Learned"],
             ".rollbacks": ["RolledBack"],
             ".served": ["VersionLoss"],
             ".specs": ["ArraySpec"],

@@ -539,7 +539,7 @@ class ModelDirectory:
                 for number, line in enumerate(file, 1):
                     if is_torn(line):
                         self._cut_off(line)
-                        return
+                        break
                     try:
                         record = record_of(line)
                     except ValueError as error:
@@ -554,8 +554,27 @@ class ModelDirectory:
                         yield record
                     else:
                         self._start = self._size
+            self._remove_lines_before()
         except OSError as error:
             raise ModelDirectoryError(f"{path} cannot be read, or a torn last line be cut off: {error}") from error
+
+    def _remove_lines_before(self) -> None:
+        """Empty the journal of lines of the one before, if it has no others.
+
+        The next checkpoint does not know that one, so after another crash between the two no start would:
+        test_a_crash_between_checkpoint_and_journal_may_come_twice.
+        """
+        if not 0 < self._start == self._size:
+            return
+        try:
+            os.ftruncate(self._journal, 0)
+        except OSError as error:
+            log.warning("%s: lines that the checkpoint contains cannot be removed: %s", self.path, error)
+            return
+        self.records = self._size = self._start = 0
+        # The next line is on the disk only if this is.
+        with suppress(OSError):
+            os.fsync(self._journal)
 
     def _is_next(self, record: Record, learned: int, number: int) -> bool:
         """Return whether a line is to be learned now, and not part of the checkpoint already."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
+import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypedDict, Unpack, final
+from types import MappingProxyType, TracebackType
+from typing import Any, Self, TypedDict, Unpack, final
 
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.settings.arguments import must_be, number
@@ -22,11 +23,13 @@ from ..observing.latency import LatencyHistogram
 from ..optim.optimizer import Group, Optimizer
 from .directory import CHECKPOINT, ModelDirectory
 from .drift import Drift, DriftMonitors
-from .journal_reader import CHECKSUM_SIZE, DirectorySource, JournalPart, JournalSource, Position
-from .learner import Learned, Learner
-from .lineage import Lineage
-from .lines import Record, record_of
+from .following import Following
+from .journal_reader import DirectorySource, JournalSource
+from .learner import Learner, taking_over
+from .model_steps import Learned
+from .replica import Replica
 from .settings import apply_options, options_of
+from .versions import check_name
 
 __all__ = ["Follower", "FollowerStatistics", "LearnerOptions", "follow"]
 
@@ -35,8 +38,18 @@ log: logging.Logger = logging.getLogger("asyncgrad.learn")
 #: The longest pause after failures, in seconds.
 LONGEST_PAUSE = 5.0
 
-#: How often the checkpoint may be replaced while a follower loads it, until it says so.
-MOST_LOADS = 5
+#: Which options of a learner a follower has need of before it is one.
+_OF_REPLICA = (
+    "inputs",
+    "prediction_batch_size",
+    "prediction_delay",
+    "max_pending_predictions",
+    "timeout",
+    "max_grad_norm",
+    "seed",
+)
+#: What they are unless they are given.
+_DEFAULTS = MappingProxyType({name: inspect.signature(Learner).parameters[name].default for name in _OF_REPLICA})
 
 
 class LearnerOptions(TypedDict, total=False):
@@ -163,14 +176,6 @@ def _source(source: Any, key: str | None) -> tuple[JournalSource, Path | None]:
     return DirectorySource(Path(text)), Path(text)
 
 
-class _Lines(NamedTuple):
-    """The whole lines at the beginning of some bytes: what each says, where it ends, and its checksum."""
-
-    records: list[tuple[Record, int, bytes]]
-    #: What keeps the next line from being read; None if nothing does.
-    error: ValueError | None
-
-
 @final
 class Follower:
     """Answers predictions of a model that a Learner in another process trains: `learn.follow` makes it.
@@ -182,9 +187,6 @@ class Follower:
 
     A line is read as soon as it is in the file. Where the learner takes it back, since its disk or its step has failed,
     the follower loads the checkpoint again; until then it predicts with a step that nobody was told of.
-
-    Attributes:
-        latencies: how long answered predictions took: by "predict", a LatencyHistogram of seconds.
     """
 
     def __init__(
@@ -195,24 +197,21 @@ class Follower:
         interval: float,
         options: LearnerOptions,
     ) -> None:
-        self._source, self._path, self._parts, self._interval, self._options = source, path, parts, interval, options
-        DriftMonitors(options.get("drift", ()))
-        #: Its model, its predictions, and how it replays a step. It watches nothing: detectors are the promoted one's.
-        of_replica = options.copy()
-        of_replica["drift"] = ()
-        self._replica = Learner(*parts, **of_replica)
+        self._source, self._path, self._interval = source, path, interval
+        #: Makes the learner that it may become.
+        self._new_learner: Callable[..., Learner] = partial(Learner, *parts, **options)
+        # This one never begins: it has its arguments checked now.
+        self._new_learner()
+        of_replica: dict[str, Any] = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
+        # It watches nothing: detectors are the promoted one's.
+        self._replica = Replica(*parts, **of_replica, monitors=DriftMonitors(()))
+        place = "the learner" if path is None else path
+        self._following = Following(source, self._replica, place)
         #: The options of the optimizer as the code gives them, before those of the learner hold.
         self._code_options: list[Group] = []
-        #: What rollbacks have left to be learned again.
-        self._lineage = Lineage()
-        self.latencies: Mapping[str, LatencyHistogram] = {"predict": self._replica.latencies["predict"]}
         #: The learner that it has become.
         self._learner: Learner | None = None
-        self._position: Position | None = None
-        #: Whether the journal has changed the model since the checkpoint was loaded.
-        self._has_applied = False
-        self._loads = self._failures = self._lag_bytes = 0
-        self._level_at = perf_counter()
+        self._failures = 0
         self._error: str | None = None
         self._state = "new"
         self._task: EagerTask | None = None
@@ -222,12 +221,18 @@ class Follower:
 
     def __repr__(self) -> str:
         state = "promoted" if self._learner is not None else self._state
-        return f"Follower({type(self._parts[0]).__name__}, {state}, {self.learned} learned)"
+        return f"Follower({type(self._replica.state.model).__name__}, {state}, {self.learned} learned)"
 
     @property
     def learned(self) -> int:
         """How many examples its model has learned."""
-        return self._running.learned
+        return self._replica.state.learned if self._learner is None else self._learner.learned
+
+    @property
+    def latencies(self) -> Mapping[str, LatencyHistogram]:
+        """How long answered predictions took: by "predict", a LatencyHistogram of seconds; after `promote`, another."""
+        found = self._replica.activity.latencies if self._learner is None else self._learner.latencies
+        return {"predict": found["predict"]}
 
     @property
     def learner(self) -> Learner | None:
@@ -239,27 +244,56 @@ class Follower:
         """Whether it predicts: within its block, also while it cannot go on following."""
         return self._state == "running" and (self._learner is None or self._learner.is_running)
 
-    @property
-    def _running(self) -> Learner:
-        return self._replica if self._learner is None else self._learner
-
     # --- what callers ask for --------------------------------------------------------------------
 
-    async def predict(self, inputs: object, *, timeout: float | None = None) -> Any:
+    async def predict(self, inputs: object, *, version: str | None = None, timeout: float | None = None) -> Any:
         """Return the outputs of the model for one input, as `Learner.predict` does.
 
         Args:
             inputs: a tree of arrays, numbers, or lists of numbers, without an axis for a batch.
+            version: the name of one that `serve` was given; None, or "current", for the model.
             timeout: the seconds that it may take; None for the follower's own.
 
         Raises:
-            ExampleError: `inputs` are not what the follower was told they are.
+            ExampleError: `inputs` are not what the follower was told they are; or the version is not served.
             BusyError: too many predictions are waited for.
             TimeoutError: it took too long.
             LearnerClosedError: the follower does not run.
         """
         self._check_runs("predict")
-        return await self._running.predict(inputs, timeout=timeout)
+        if self._learner is not None:
+            return await self._learner.predict(inputs, version=version, timeout=timeout)
+        return await self._replica.predictions.predict(inputs, version, timeout)
+
+    async def serve(self, *names: str) -> None:
+        """Serve these versions of the learner beside the model, and no others: `predict` takes their names.
+
+        They are read from where the journal is, and stay as they are, also where the learner forgets them. Once
+        `promote` has made it a learner, that serves those of them which its directory has.
+
+        Args:
+            names: the names of versions; none ends it.
+
+        Raises:
+            ArgumentError: there is no such version, or it does not fit the model.
+            ModelDirectoryError: one is damaged; what is served stays as it was.
+            OSError: one cannot be read, or the learner's machine not be reached.
+            LearnerClosedError: the follower does not run.
+        """
+        self._check_runs("serve")
+        for name in names:
+            check_name(name)
+        async with self._turn:
+            if self._learner is None:
+                await self._replica.predictions.serve(names, self._read_version)
+                return
+        await self._learner.serve(*names)
+
+    async def _read_version(self, name: str) -> Any:
+        found = await self._source.version(name)
+        if found is None:
+            raise ArgumentError(f"the learner has no version {name!r}: there, await learner.checkpoint({name!r})")
+        return found["state"]
 
     async def learn(self, example: object, *, timeout: float | None = None) -> Learned:
         """Learn from one example, once `promote` has made it a learner.
@@ -291,22 +325,24 @@ class Follower:
 
     def statistics(self) -> FollowerStatistics:
         """Return what has happened so far, as numbers."""
-        of_replica, now = self._replica.statistics(), self._running.statistics()
-        is_follower = self._learner is None
+        replica, following, learner = self._replica, self._following, self._learner
+        now = None if learner is None else learner.statistics()
+        counts = {name: replica.activity.counts[name] for name in ("predicted", "timed_out", "cancelled", "refused")}
+        batches, pending = replica.predictions.current.batches, replica.predictions.current.pending
+        if now is not None:
+            counts = {name: count + getattr(now, name) for name, count in counts.items()}
+            batches, pending = batches + now.prediction_batches, now.pending_predictions
         return FollowerStatistics(
-            learned=now.learned,
-            steps=now.steps,
-            applied=of_replica.replayed,
-            loads=self._loads,
-            lag_bytes=self._lag_bytes if is_follower else 0,
-            lag_seconds=perf_counter() - self._level_at if is_follower else 0.0,
-            prediction_batches=of_replica.prediction_batches + (0 if is_follower else now.prediction_batches),
-            pending_predictions=now.pending_predictions,
-            following_error=self._error if is_follower else None,
-            **{
-                name: getattr(of_replica, name) + (0 if is_follower else getattr(now, name))
-                for name in ("predicted", "timed_out", "cancelled", "refused")
-            },
+            learned=self.learned,
+            steps=replica.state.steps if now is None else now.steps,
+            applied=replica.replay.examples,
+            loads=following.loads,
+            lag_bytes=following.lag_bytes if now is None else 0,
+            lag_seconds=perf_counter() - following.level_at if now is None else 0.0,
+            prediction_batches=batches,
+            pending_predictions=pending,
+            following_error=self._error if now is None else None,
+            **counts,
         )
 
     def _check_runs(self, what: str) -> None:
@@ -328,7 +364,8 @@ class Follower:
         if self._state != "new":
             raise LearnerClosedError("a follower is used once: make another one")
         self._state = "starting"
-        self._code_options = options_of(self._replica.optimizer)
+        self._code_options = options_of(self._replica.state.optimizer)
+        self._replica.steps.begin()
         try:
             await self._read_on()
         except BaseException:
@@ -341,7 +378,7 @@ class Follower:
 
     def _start(self) -> None:
         self._ended = asyncio.Event()
-        context = contextvars.copy_context()
+        context = self._replica.steps.context.copy()
         self._task = start_task(self._follow(), context, "ag.learn.Follower", lambda _: self._ended.set())
 
     async def __aexit__(
@@ -351,7 +388,7 @@ class Follower:
         self._state = "closed"
         try:
             await self._stop()
-            await self._replica._end_following(is_refused=error is not None)
+            await self._replica.predictions.close(is_refused=error is not None)
         finally:
             try:
                 await self._source.close()
@@ -390,112 +427,8 @@ class Follower:
                 self._error = text
 
     async def _read_on(self) -> None:
-        """Apply what the journal has, and load the checkpoint where that alone leads on."""
-        loads, asked_at = 0, perf_counter()
-        while True:
-            if self._position is None:
-                if loads == MOST_LOADS:
-                    raise ModelDirectoryError(
-                        f"the checkpoint was replaced {loads} times while it was loaded: raise checkpoint_every"
-                    )
-                await self._load()
-                loads += 1
-                continue
-            asked_at = perf_counter()
-            position = self._position
-            part = await self._source.read(position)
-            while part is not None and part.data and b"\n" not in part.data:
-                longer = part.position._replace(offset=part.position.offset + len(part.data))
-                rest = await self._source.read(longer)
-                if rest is None or not rest.data or rest.position != longer:
-                    break  # the learner is writing it
-                part = part._replace(data=part.data + rest.data, size=rest.size)
-            if part is None:
-                # Lines of the journal before, which were skipped, are gone: nothing of the new one was applied.
-                can_begin_again = position.offset and not self._has_applied
-                self._position = Position(position.journal) if can_begin_again else None
-                self._has_applied = True
-            elif not await self._apply(part):
-                break
+        await self._following.read_on()
         self._error, self._failures = None, 0
-        if self._lag_bytes == 0:
-            self._level_at = asked_at
-
-    async def _load(self) -> None:
-        """Go on from the checkpoint."""
-        content = await self._source.checkpoint()
-        state = content.get("state", {})
-        self._take(state, "checkpoint")
-        self._replica._recorded.take_rest(state)
-        self._lineage = self._replica._recorded.lineage
-        self._position, self._has_applied = Position(content.get("journal")), False
-
-    def _take(self, state: Any, what: str) -> None:
-        try:
-            self._replica._begin_following(state)
-        except Exception as error:
-            raise ModelDirectoryError(
-                f"the {what} of {self._place} does not fit this model or optimizer: {error}"
-            ) from error
-        self._loads += 1
-
-    @property
-    def _place(self) -> Path | str:
-        return "the learner" if self._path is None else self._path
-
-    async def _apply(self, part: JournalPart) -> bool:
-        """Do what the whole lines of a part say; return whether there is more to read at once."""
-        if part.position.journal != (self._position and self._position.journal):
-            self._has_applied = False
-        self._position = position = part.position
-        self._lag_bytes = part.size - position.offset
-        lines = await asyncio.to_thread(_lines_of, part.data)
-        for record, end, checksum in lines.records:
-            if record.journal == position.journal:
-                await self._do(record)
-            if self._position is None:
-                return True
-            begin = self._position.offset
-            self._position = Position(position.journal, position.offset + end, begin, checksum)
-            self._lag_bytes = part.size - self._position.offset
-        if lines.error is not None:
-            place = self._position.offset
-            raise ModelDirectoryError(
-                f"the journal of {self._place} has a damaged line at byte {place}: {lines.error}"
-            ) from lines.error
-        return bool(lines.records)
-
-    async def _do(self, record: Record) -> None:
-        """Do what a line says, as the learner has done it."""
-        self._has_applied = True
-        if record.rollback is not None:
-            await self._roll_back(record.rollback)
-            return
-        if record.learned != self._replica.learned:
-            # Another history than the one that was applied: that of a directory restored from a copy, say.
-            self._position = None
-            return
-        try:
-            await self._replica._apply_line(record, self._place)
-        except BaseException:
-            # Options may have changed already.
-            self._position = None
-            raise
-        source = record.position if record.again is None else record.again
-        if record.keep is not None:
-            self._lineage = self._lineage.keeping(record.keep)
-        elif record.examples and source is not None:
-            self._lineage = self._lineage.after(source)
-
-    async def _roll_back(self, rollback: dict[str, Any]) -> None:
-        found = await self._source.version(rollback["to"])
-        if found is None or found.get("version", {}).get("id") != rollback["id"]:
-            # It was removed since, which happens only after a checkpoint that contains what followed.
-            self._position = None
-            return
-        self._take(found["state"], f"version {rollback['to']}")
-        version = Lineage.of_tree(found["state"]["lineage"])
-        self._lineage = self._lineage.rolled_back(version.learned, rollback["examples"])
 
     # --- when the learner has died ---------------------------------------------------------------
 
@@ -527,8 +460,7 @@ class Follower:
         async with self._turn:
             if self._learner is not None:
                 return self._learner
-            learner = Learner(*self._parts, **self._options, directory=path)
-            learner._takes_over = True
+            learner = taking_over(self._new_learner(directory=path))
             if self._path is None:
                 await self._take_leave()
                 await asyncio.to_thread(_begin_directory, path, self._replica)
@@ -540,16 +472,27 @@ class Follower:
                 await learner.__aenter__()
             except BaseException:
                 # The model may be on the way.
-                self._position = None
+                self._following.begin_anew()
                 raise
+            await self._serve_on(learner)
             self._learner = learner
         await self._stop()
         try:
             await learner.checkpoint()
         except OSError as error:
             log.error("%s: no checkpoint could be written at the promotion, and the journal goes on: %s", path, error)
-        await self._replica._end_following(is_refused=False)
+        await self._replica.predictions.close(is_refused=False)
         return learner
+
+    async def _serve_on(self, learner: Learner) -> None:
+        """Have the learner serve the versions that were served, as far as its directory has them."""
+        served, known = self._replica.predictions.served.names(), learner.versions()
+        if missing := [name for name in served if name not in known]:
+            log.warning("served no more, since the learner's directory has no such versions: %s", ", ".join(missing))
+        try:
+            await learner.serve(*(name for name in served if name in known))
+        except (ArgumentError, ModelDirectoryError, OSError) as error:
+            log.error("versions are served no more: %s", error)
 
     async def _take_leave(self) -> None:
         """Have the learner at a URL acknowledge nothing more, and read all that it has acknowledged."""
@@ -559,11 +502,12 @@ class Follower:
         log.warning(
             "the learner that is followed cannot be reached: what it acknowledged in its last moments may be missing, "
             "and it must not be started again: this model was level with it %.1f s ago",
-            perf_counter() - self._level_at,
+            perf_counter() - self._following.level_at,
         )
 
     def _tell_what_is_left(self, path: Path) -> None:
-        if left := len(self._lineage.kept) + len(self._lineage.due):
+        lineage = self._replica.recorded.lineage
+        if left := len(lineage.kept) + len(lineage.due):
             log.warning(
                 "%s has not the examples of %d lines that rollbacks have left to be learned again: they stay in the "
                 "directory of the learner that was followed",
@@ -584,25 +528,12 @@ class Follower:
         return path
 
 
-def _begin_directory(path: Path, replica: Learner) -> None:
+def _begin_directory(path: Path, replica: Replica) -> None:
     """Write the checkpoint of a new directory."""
     directory = ModelDirectory(path)
     try:
         if directory.checkpoint() is not None:
             raise ModelDirectoryError(f"{path} has a model already: name a new directory")
-        directory.begin(replica._recorded.tree_elsewhere())
+        directory.begin(replica.recorded.tree_elsewhere())
     finally:
         directory.close()
-
-
-def _lines_of(data: bytes) -> _Lines:
-    found: list[tuple[Record, int, bytes]] = []
-    begin = 0
-    while (end := data.find(b"\n", begin) + 1) > 0:
-        line = data[begin:end]
-        try:
-            found.append((record_of(line), end, line[:CHECKSUM_SIZE]))
-        except ValueError as error:
-            return _Lines(found, error)
-        begin = end
-    return _Lines(found, None)

@@ -19,7 +19,7 @@ __all__ = ["UrlSource"]
 #: The seconds in which the learner's machine must go on answering.
 TIMEOUT = 10.0
 
-#: How often a checkpoint may be replaced while it is sent.
+#: How often a checkpoint may be replaced while it is sent, and a connection be cut before its answer.
 MOST_TRIES = 5
 
 
@@ -141,12 +141,18 @@ class UrlSource:
     async def _ask(self, method: str, what: str, **options: Any) -> Any:
         if self._client is None:
             self._client = self._httpx.AsyncClient(headers=self._headers, timeout=TIMEOUT)
-        try:
-            return await self._client.request(method, f"{self._url}/{what}", **options)
-        except self._httpx.HTTPError as error:
-            raise ConnectionError(f"{self._url} cannot be reached: {error or type(error).__name__}") from error
-        except self._httpx.InvalidURL as error:
-            raise ArgumentError(f"{self._url} is no URL: {error}") from error
+        was_cut, tries = (self._httpx.RemoteProtocolError, self._httpx.ReadError), MOST_TRIES
+        while True:
+            tries -= 1
+            try:
+                return await self._client.request(method, f"{self._url}/{what}", **options)
+            except self._httpx.HTTPError as error:
+                # A request that was cut off, as by a proxy, may have arrived: to send any of them again does no harm.
+                if tries and isinstance(error, was_cut):
+                    continue
+                raise ConnectionError(f"{self._url} cannot be reached: {error or type(error).__name__}") from error
+            except self._httpx.InvalidURL as error:
+                raise ArgumentError(f"{self._url} is no URL: {error}") from error
 
     def _checked(self, answer: Any) -> Any:
         """Return the headers of an answer.

@@ -3,74 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import logging
-import math
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Self, final
 
-from ..core.backward import backward
 from ..core.engine.eager_task import EagerTask, start_task
-from ..core.settings.arguments import describe, must_be, number, whole_number
-from ..core.settings.context import GENERATOR, SeededGenerator
-from ..core.tensor import Tensor
-from ..data.stacking import stack
-from ..errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    BusyError,
-    ExampleError,
-    InvalidGradientError,
-    JournalError,
-    LearnerClosedError,
-)
+from ..core.settings.arguments import must_be, whole_number
+from ..errors import ArgumentError, ArgumentTypeError, BusyError, JournalError, LearnerClosedError
 from ..nn.modules.module import Module
 from ..observing.latency import LatencyHistogram
 from ..observing.live.records import Records
-from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
-from .activity import Activity
-from .checks import check_functions, closed_error, norm_of, paused_error, timeout_of, trained_by
+from .checks import check_functions, closed_error, paused_error, timeout_of
 from .drift import Drift, DriftEvent, DriftMonitors
 from .evaluations import Evaluation, Evaluations
 from .lineage import CHOICES, Choice
 from .lines import Record
-from .model_calls import ModelCalls, in_context
-from .model_state import ModelState
+from .model_steps import Learned
 from .pending import PendingExample, PendingExamples
-from .predictions import PredictionQueue
 from .raised import told
 from .reactions import DriftReactions
-from .recorded_model import RecordedModel
-from .replay import Replay
+from .replica import Replica
+from .requests import Requests
 from .rollbacks import Rollbacks, RolledBack
-from .served import ServedVersions, VersionLoss
-from .settings import Settings
+from .served import VersionLoss
 from .specs import check_specs, conform
 from .statistics import Statistics
-from .versions import CURRENT, Version, check_name
+from .versions import Version, check_name
 
-__all__ = ["Learned", "Learner"]
-
-log: logging.Logger = logging.getLogger("asyncgrad.learn")
-
-
-class Learned(NamedTuple):
-    """What became of an example: the loss of its step, before it; and how many examples the model has then learned."""
-
-    loss: float
-    learned: int
-
-
-class _Request(NamedTuple):
-    """What is to be done between two steps, and what tells its result."""
-
-    do: Callable[[], Coroutine[object, None, Any]]
-    done: asyncio.Future[Any]
+__all__ = ["Learner", "taking_over"]
 
 
 @final
@@ -160,38 +124,39 @@ class Learner:
         seed: int = 0,
     ) -> None:
         check_functions(model, loss, optimizer, evaluate)
-        check_specs(inputs, "inputs")
         check_specs(example, "example")
+        monitors = DriftMonitors(drift)
+        replica = Replica(
+            model,
+            loss,
+            optimizer,
+            inputs=inputs,
+            prediction_batch_size=prediction_batch_size,
+            prediction_delay=prediction_delay,
+            max_pending_predictions=max_pending_predictions,
+            timeout=timeout,
+            max_grad_norm=max_grad_norm,
+            seed=seed,
+            monitors=monitors,
+        )
         self.model: Module = model
         self.optimizer: Optimizer = optimizer
         self._path = None if directory is None else Path(directory)
-        self._input_spec, self._example_spec = inputs, example
+        self._example_spec = example
         self._max_pending = whole_number(max_pending, "max_pending", 1)
-        self._timeout = timeout_of(timeout)
         self._checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
         self._pending = PendingExamples(whole_number(batch_size, "batch_size", 1))
-        self._queue_limits = (
-            whole_number(prediction_batch_size, "prediction_batch_size", 1),
-            number(prediction_delay, "prediction_delay", 0),
-            whole_number(max_pending_predictions, "max_pending_predictions", 1),
-        )
-        self._activity = Activity()
+        self._activity, self._trained, self._recorded = replica.activity, replica.state, replica.recorded
+        self._calls, self._steps, self._replay = replica.calls, replica.steps, replica.replay
+        self._predictions = replica.predictions
         self.latencies: Mapping[str, LatencyHistogram] = self._activity.latencies
-        self._trained = ModelState(model, optimizer, whole_number(seed, "seed", 0), norm_of(max_grad_norm))
-        self._calls = ModelCalls(model, loss)
-        self._predictions = self._new_queue(lambda: self._trained.published.model)
         self._evaluations = Evaluations(evaluate, whole_number(evaluate_every, "evaluate_every", 1), self._activity)
-        self._served = ServedVersions(self._new_queue, self._calls)
-        monitors = DriftMonitors(drift)
-        self._recorded = RecordedModel(self._trained, monitors, self._activity)
-        self._replay = Replay(self._recorded, self._step_again)
         self._rollbacks = Rollbacks(self._recorded, self._learn_line, self._save_if_due, lambda: self.is_running)
         self._reactions = DriftReactions(monitors, self._activity, self._pause, self._roll_back_after)
         self._state = "new"
         self._wake = asyncio.Event()
+        self._requests = Requests(self._wake, self._activity)
         self._step_task: EagerTask | None = None
-        self._checkpoint_waiters: list[asyncio.Future[None]] = []
-        self._requests: list[_Request] = []
 
     @property
     def learned(self) -> int:
@@ -229,28 +194,7 @@ class Learner:
             LearnerClosedError: the learner does not run.
         """
         self._check_runs("predict")
-        given = conform(self._input_spec, inputs, "inputs")
-        queue = self._predictions if version in (None, CURRENT) else self._served.queue(version)
-        seconds = self._timeout if timeout is None else timeout_of(timeout)
-        # Not by the loop's clock, which ticks once in a millisecond on uvloop.
-        began = perf_counter()
-        try:
-            async with asyncio.timeout(seconds):
-                outputs = await queue.ask(given)
-        except TimeoutError as error:
-            if seconds is None:
-                raise  # of the model: there is no limit
-            self._activity.counts["timed_out"] += 1
-            raise TimeoutError(f"not predicted within {seconds:g} s") from error
-        except asyncio.CancelledError:
-            self._activity.counts["cancelled"] += 1
-            raise
-        except BusyError:
-            self._activity.counts["refused"] += 1
-            raise
-        self._activity.counts["predicted"] += 1
-        self.latencies["predict"].add(perf_counter() - began)
-        return outputs
+        return await self._predictions.predict(inputs, version, timeout)
 
     async def learn(self, example: object, *, timeout: float | None = None) -> Learned:
         """Learn from one example: wait for its turn, differentiate, write it to the journal, step.
@@ -278,7 +222,7 @@ class Learner:
         if self._recorded.paused:
             raise paused_error(self._recorded.paused)
         given = conform(self._example_spec, example, "example")
-        seconds = self._timeout if timeout is None else timeout_of(timeout)
+        seconds = self._predictions.timeout if timeout is None else timeout_of(timeout)
         if len(self._pending) >= self._max_pending:
             self._activity.note("refused")
             raise BusyError(f"{len(self._pending)} examples wait to be learned already, and no more may")
@@ -317,12 +261,9 @@ class Learner:
         directory = self._recorded.on_disk()
         if name is not None:
             directory.versions.check_is_new(check_name(name))
-            version: Version = await self._between_steps(lambda: self._recorded.save_version(name))
+            version: Version = await self._requests.ask(lambda: self._recorded.save_version(name))
             return version
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._checkpoint_waiters.append(waiter)
-        self._wake.set()
-        await waiter
+        await self._requests.ask_for_checkpoint()
         return None
 
     async def set_options(self, *, group: int | None = None, **options: object) -> None:
@@ -342,7 +283,7 @@ class Learner:
         """
         self._check_runs("set_options")
         self._trained.settings_with(options, group)
-        await self._between_steps(lambda: self._recorded.set_options(options, group))
+        await self._requests.ask(lambda: self._recorded.set_options(options, group))
 
     def versions(self) -> dict[str, Version]:
         """Return the versions in the directory by their names, the oldest first, each with what it learned from."""
@@ -376,7 +317,7 @@ class Learner:
         self._recorded.on_disk().versions.find(to)
         if examples not in CHOICES:
             raise ArgumentError(f"examples must be 'skip', 'keep' or 'learn', not {examples!r}")
-        result: RolledBack = await self._between_steps(lambda: self._rollbacks.roll_back(to, examples))
+        result: RolledBack = await self._requests.ask(lambda: self._rollbacks.roll_back(to, examples))
         return result
 
     async def learn_kept(self) -> RolledBack:
@@ -391,7 +332,7 @@ class Learner:
             LearnerClosedError: the learner does not run, or ends before all is learned.
         """
         self._check_runs("learn_kept")
-        result: RolledBack = await self._between_steps(self._rollbacks.learn_kept)
+        result: RolledBack = await self._requests.ask(self._rollbacks.learn_kept)
         return result
 
     async def forget(self, name: str) -> None:
@@ -404,7 +345,7 @@ class Learner:
         """
         self._check_runs("forget")
         self._recorded.on_disk().versions.find(name)
-        await self._between_steps(lambda: self._recorded.forget(name))
+        await self._requests.ask(lambda: self._recorded.forget(name))
 
     async def serve(self, *names: str) -> None:
         """Serve these versions beside the model, and no others, until the learner ends: `predict` takes their names.
@@ -423,11 +364,11 @@ class Learner:
         self._check_runs("serve")
         for name in names:
             self._recorded.on_disk().versions.find(name)
-        await self._between_steps(lambda: self._serve(names))
+        await self._requests.ask(lambda: self._serve(names))
 
     def losses(self) -> dict[str, VersionLoss]:
         """Return the losses of "current", which is the model, and of the versions served, on the same examples."""
-        return self._served.losses()
+        return self._predictions.served.losses()
 
     async def compare(self, examples: Iterable[object]) -> dict[str, float]:
         """Return the loss of the model ("current") and of each version that is served on a batch of examples.
@@ -447,7 +388,8 @@ class Learner:
         given = [conform(self._example_spec, one, f"examples[{at}]") for at, one in enumerate(examples)]
         if not given:
             raise ArgumentError("compare() takes at least one example, and was given none")
-        return await self._served.losses_of(self._trained.published.model, given, self._seeds(2), self._context)
+        current, context = self._trained.published.model, self._steps.context
+        return await self._predictions.served.losses_of(current, given, self._seeds(2), context)
 
     async def pause(self, reason: str) -> None:
         """Learn nothing more, from the next step on, also after a restart, until `resume`; predictions go on.
@@ -461,7 +403,7 @@ class Learner:
         self._check_runs("pause")
         if not isinstance(reason, str) or not reason:
             raise ArgumentTypeError(must_be("reason", "a text that says why", reason))
-        await self._between_steps(lambda: self._pause(reason))
+        await self._requests.ask(lambda: self._pause(reason))
 
     async def resume(self) -> None:
         """Learn again after `pause`, or after a drift that has stopped learning.
@@ -470,7 +412,7 @@ class Learner:
             JournalError: it could not be written to the disk, and nothing is learned still.
         """
         self._check_runs("resume")
-        await self._between_steps(lambda: self._pause(""))
+        await self._requests.ask(lambda: self._pause(""))
 
     def statistics(self) -> Statistics:
         """Return what has happened so far, as numbers."""
@@ -480,11 +422,11 @@ class Learner:
             learned=self.learned,
             steps=self._trained.steps,
             replayed=self._replay.examples,
-            prediction_batches=self._predictions.batches,
+            prediction_batches=self._predictions.current.batches,
             pending=len(self._pending),
-            pending_predictions=self._predictions.pending,
+            pending_predictions=self._predictions.current.pending,
             max_pending=self._max_pending,
-            max_pending_predictions=self._predictions.max_pending,
+            max_pending_predictions=self._predictions.current.max_pending,
             journal_records=0 if directory is None else directory.records,
             torn_bytes=0 if directory is None else directory.torn,
             journal_error=None if directory is None or directory.broken is None else str(directory.broken),
@@ -509,16 +451,7 @@ class Learner:
         """
         return self._activity.keep_records()
 
-    async def _between_steps(self, do: Callable[[], Coroutine[object, None, Any]]) -> Any:
-        """Have the task that learns await something, between two steps; return the result."""
-        request = _Request(do, asyncio.get_running_loop().create_future())
-        self._requests.append(request)
-        self._wake.set()
-        return await request.done
-
     def _check_runs(self, what: str) -> None:
-        if self._state == "following" and what == "predict":
-            return
         if self._state == "new":
             raise LearnerClosedError(f"the learner has not begun: write async with learner: await learner.{what}(...)")
         if self._state != "running":
@@ -536,8 +469,7 @@ class Learner:
         if self._state != "new":
             raise LearnerClosedError("a learner is used once: make another one")
         self._state = "starting"
-        self.model.train()
-        self._context = contextvars.copy_context()
+        self._steps.begin()
         try:
             if self._path is not None:
                 await self._open(self._path)
@@ -548,7 +480,8 @@ class Learner:
             raise
         self._state = "running"
         self._ended = asyncio.Event()
-        self._task = start_task(self._train(), self._context.copy(), "ag.learn.Learner", lambda _: self._ended.set())
+        context = self._steps.context.copy()
+        self._task = start_task(self._train(), context, "ag.learn.Learner", lambda _: self._ended.set())
         return self
 
     async def __aexit__(
@@ -570,8 +503,7 @@ class Learner:
                 self._state = "failed"
                 self._refuse()
         try:
-            for queue in (self._predictions, *self._served.queues()):
-                await queue.close(closed_error, is_refused=self._state != "closing")
+            await self._predictions.close(is_refused=self._state != "closing")
             await self._evaluations.end()
             await self._reactions.end()
         except asyncio.CancelledError as cancelled:
@@ -582,20 +514,6 @@ class Learner:
             raise cancellation
         if failure is not None:
             raise failure
-
-    # --- the model of a follower, which replays what another learner has learned (follower.py) ---
-
-    def _begin_following(self, state: Any) -> None:
-        """Go on from a checkpoint, and answer predictions."""
-        if self._state == "new":
-            self._state = "following"
-            self.model.train()
-            self._context = contextvars.copy_context()
-        self._trained.publish(self._recorded.load(state))
-
-    async def _end_following(self, is_refused: bool) -> None:
-        self._state = "closed"
-        await self._predictions.close(closed_error, is_refused=is_refused)
 
     def _refuse(self) -> None:
         self._pending.fail(closed_error)
@@ -609,22 +527,27 @@ class Learner:
         if code is None:
             return
         for record in self._recorded.on_disk().replay(self.learned):
-            await self._apply_line(record, path)
+            version = await self._version_of(record, path)
+            self._reactions.discard()
+            loss = await self._replay.apply(record, path, version)
+            if loss is not None and record.again is None:
+                self._reactions.look(loss, record.examples, self.learned)
         self._recorded.confirm()
         await self._recorded.go_on(code)
         self._activity.stage = None
         self._wake.set()
 
-    async def _apply_line(self, record: Record, path: Path | str) -> None:
-        """Do what a line of the journal says, as it was done before; `path` names the journal's place in errors."""
-        self._reactions.discard()
-        await self._replay.apply(record, path)
+    async def _version_of(self, record: Record, path: Path) -> Any:
+        """Return the version that a line goes back to."""
+        if record.rollback is None:
+            return None
+        try:
+            return await self._read_version(record.rollback["to"], record.rollback["id"])
+        except Exception as error:
+            raise self._replay.refusal(path, error) from error
 
-    async def _step_again(self, given: list[Any], source: int | None) -> float:
-        """Make the step of examples of the journal again, with random numbers that are not the caller's."""
-        examples = self._unawaited(given)
-        learned: Learned = await in_context(self._step(examples, source, is_replay=True), self._context)
-        return learned.loss
+    async def _read_version(self, name: str, which: str | None = None) -> Any:
+        return await asyncio.to_thread(self._recorded.on_disk().versions.read, name, which)
 
     def _seeds(self, use: int) -> list[int]:
         """Return the seeds of random numbers that no step draws, for one use."""
@@ -638,14 +561,14 @@ class Learner:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                await self._reactions.react(self._context)
+                await self._reactions.react(self._steps.context)
                 await self._rollbacks.learn_due()
                 while examples := self._pending.take():
                     if self._recorded.has_other_groups():
                         # Their parameters are in the checkpoint alone, and a line with them could not be replayed.
                         await self._recorded.save()
                     await self._learn(examples)
-                    await self._reactions.react(self._context)
+                    await self._reactions.react(self._steps.context)
                     await self._save_if_due()
                     await self._serve_waiters()
                     await self._rollbacks.learn_due()
@@ -663,9 +586,7 @@ class Learner:
             await self._recorded.finish()
         finally:
             self._pending.fail(closed_error)
-            for waiter in [*self._checkpoint_waiters, *(request.done for request in self._requests)]:
-                if not waiter.done():
-                    waiter.set_exception(closed_error())
+            self._requests.refuse()
 
     async def _learn(self, examples: list[PendingExample]) -> None:
         """Make the step of these examples, and tell those who wait."""
@@ -673,7 +594,7 @@ class Learner:
         before = self._trained.published.model
         try:
             # A context of its own, so that the random numbers of a step depend on its number alone.
-            self._step_task = start_task(self._step(examples), self._context.copy(), "a step of ag.learn.Learner")
+            self._step_task = start_task(self._step(examples), self._steps.context.copy(), "a step of ag.learn.Learner")
             learned = await self._step_task
         except (KeyboardInterrupt, SystemExit):
             for one in examples:
@@ -704,11 +625,11 @@ class Learner:
             for one in examples:
                 if one not in again:
                     one.ended.set()
-        if self._trained.published.model is not before and self._served:
+        if self._trained.published.model is not before and self._predictions.served:
             self._activity.stage = "compare"
             given = [one.example for one in examples]
             try:
-                await self._served.compare(before, given, self._seeds(2), self._context)
+                await self._predictions.served.compare(before, given, self._seeds(2), self._steps.context)
             finally:
                 self._activity.stage = None
 
@@ -720,86 +641,15 @@ class Learner:
         if pending in self._pending.running and not pending.is_committed and self._step_task is not None:
             self._step_task.cancel()
 
-    async def _step(
-        self, examples: list[PendingExample], source: int | None = None, is_replay: bool = False
-    ) -> Learned:
-        """Differentiate, write to the journal, update and publish; or change nothing.
-
-        Args:
-            examples: those of the step.
-            source: the position of the line that has acknowledged them, if they are learned once more.
-            is_replay: whether the journal has the step already.
-        """
-        activity, trained, recorded = self._activity, self._trained, self._recorded
-        GENERATOR.set(SeededGenerator([trained.seed, trained.steps]))
-        began, given = perf_counter(), [one.example for one in examples]
-        is_stepping, optimizer_state = False, trained.foreign_optimizer_state()
-        settings: Settings | None = None
-        try:
-            loss = await self._differentiate(stack(given))
-            if not is_replay:
-                self._commit(examples)
-                settings = await recorded.write_step(given, loss, source)
-            activity.stage, is_stepping = "step", True
-            await trained.step(settings)
-        except BaseException as error:
-            if not is_replay and activity.stage is not None:
-                activity.counts[f"ended_in_{activity.stage}"] += 1
-                if activity.records is not None and not isinstance(error, asyncio.CancelledError):
-                    activity.records.add("failed")
-            if settings is not None:
-                await recorded.take_back()
-            trained.undo_step(is_stepping, optimizer_state)
-            raise
-        self.optimizer.zero_grad()
-        trained.steps += 1
-        activity.last_loss = loss
-        if settings is not None:
-            recorded.has_written(settings)
-        if not is_replay:
-            activity.latencies["step"].add(perf_counter() - began)
-            if activity.records is not None:
-                activity.records.add("done", loss, len(examples))
-        recorded.has_learned(source)
+    async def _step(self, examples: list[PendingExample], source: int | None = None) -> Learned:
+        """Make the step of examples, which the line at a position has acknowledged if they are learned once more."""
+        given = [one.example for one in examples]
+        learned = await self._steps.make(given, lambda: self._commit(examples), source)
         if source is None:
-            self._reactions.look(loss, given, self.learned + len(examples))
-        trained.publish(self.learned + len(examples))
-        if not is_replay:
-            recorded.confirm()
-        if not self._is_replaying:
-            self._evaluations.start_if_due(trained.steps, trained.published, self._seeds(1), self._context.copy())
-        return Learned(loss, self.learned)
-
-    async def _differentiate(self, batch: Any) -> float:
-        """Add the gradients of a batch to the parameters, and return the loss."""
-        self._activity.stage = "forward"
-        self.optimizer.zero_grad()
-        loss = await self._calls.differentiable_loss(self.model, batch, self._is_replaying)
-        if not isinstance(loss, Tensor) or loss.size != 1:
-            what = f"a tensor of shape {loss.shape}" if isinstance(loss, Tensor) else describe(loss)
-            raise ArgumentTypeError(f"loss(model, batch) must return a scalar tensor, and returned {what}")
-        await self._calls.settle()
-        value = float(loss.item())
-        if not math.isfinite(value):
-            raise ExampleError(f"the loss is {value} for this example, so it was not learned")
-        self._activity.stage = "backward"
-        # The last slice of the forward, the first of the backward, and what follows the last are a millisecond each:
-        # requests are answered in between.
-        await asyncio.sleep(0)
-        await backward(loss)
-        await asyncio.sleep(0)
-        # Frees the graph.
-        del loss
-        await asyncio.sleep(0)
-        try:
-            clip_grad_norm(trained_by(self.optimizer), self._trained.max_grad_norm)
-        except InvalidGradientError as error:
-            raise ExampleError(f"the gradient of this example is not finite, so it was not learned: {error}") from error
-        return value
-
-    @property
-    def _is_replaying(self) -> bool:
-        return self._state in ("starting", "following")
+            self._reactions.look(learned.loss, given, learned.learned)
+        context = self._steps.context.copy()
+        self._evaluations.start_if_due(self._trained.steps, self._trained.published, self._seeds(1), context)
+        return learned
 
     @staticmethod
     def _commit(examples: list[PendingExample]) -> None:
@@ -821,50 +671,23 @@ class Learner:
 
     async def _serve_waiters(self) -> None:
         """Between two steps, change the options and write the checkpoint that somebody waits for."""
-        while self._requests:
-            await self._do(self._requests.pop(0))
-            await self._save_if_due()
+        await self._requests.do_all(self._save_if_due)
         # Nothing is under way that a line says.
         self._recorded.confirm()
-        if self._checkpoint_waiters:
-            await self._save_for_waiters()
-
-    async def _do(self, request: _Request) -> None:
-        """Do what somebody waits for, and tell them."""
-        if request.done.done():
-            return
-        error: BaseException | None = None
-        try:
-            result = await request.do()
-        except Exception as failure:
-            error = failure
-        except BaseException:
-            # It ends the learner.
-            error = closed_error()
-            raise
-        finally:
-            self._activity.stage = None
-            if error is not None and not request.done.done():
-                request.done.set_exception(error)
-        if error is None and not request.done.done():
-            request.done.set_result(result)
-
-    @staticmethod
-    def _unawaited(given: list[Any]) -> list[PendingExample]:
-        """Return examples of the journal, for which nobody waits."""
-        loop = asyncio.get_running_loop()
-        return [PendingExample(one, loop.create_future(), None) for one in given]
+        await self._requests.save(self._recorded.save)
 
     async def _learn_line(self, source: int) -> None:
         """Make the step of a line again, as a line of its own."""
-        examples = self._unawaited(await asyncio.to_thread(self._recorded.on_disk().examples_at, source))
+        given = await asyncio.to_thread(self._recorded.on_disk().examples_at, source)
+        loop = asyncio.get_running_loop()
+        examples = [PendingExample(one, loop.create_future(), None) for one in given]
         for one in examples:
             # Nobody waits for it: an error is told by the step.
             one.future.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._pending.running = examples
         try:
             step = self._step(examples, source)
-            self._step_task = start_task(step, self._context.copy(), "a step of ag.learn.Learner")
+            self._step_task = start_task(step, self._steps.context.copy(), "a step of ag.learn.Learner")
             await self._step_task
         finally:
             self._step_task, self._activity.stage, self._pending.running = None, None, []
@@ -881,36 +704,12 @@ class Learner:
             raise ArgumentError("there is no version to go back to: await learner.checkpoint(name)")
         await self._rollbacks.roll_back(to, event.drift.examples)
 
-    async def _save_for_waiters(self) -> None:
-        waiters, self._checkpoint_waiters = self._checkpoint_waiters, []
-        if not waiters:
-            return
-        error: BaseException | None
-        try:
-            error = await self._recorded.save()
-        except BaseException:
-            # It ends the learner.
-            error = closed_error()
-            raise
-        finally:
-            self._tell(waiters, error)
-
-    @staticmethod
-    def _tell(waiters: list[asyncio.Future[None]], error: BaseException | None) -> None:
-        for waiter in waiters:
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
-
-    # --- predictions -----------------------------------------------------------------------------
-
-    def _new_queue(self, model: Callable[[], Any]) -> PredictionQueue:
-        """Return a queue whose inputs the model answers that a function returns when it is their turn."""
-        return PredictionQueue(lambda batch: self._calls.outputs(model(), batch), *self._queue_limits)
-
     async def _serve(self, names: Sequence[str]) -> None:
         self._activity.stage = "serve"
-        await self._served.serve(names, self._recorded.on_disk().versions, self._trained)
+        await self._predictions.serve(names, self._read_version)
+
+
+def taking_over(learner: Learner) -> Learner:
+    """Return a learner that has not begun, with what keeps others from writing that had its directory before."""
+    learner._takes_over = True
+    return learner

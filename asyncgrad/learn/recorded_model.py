@@ -183,8 +183,13 @@ class RecordedModel:
         self.lineage = Lineage.of_tree(tree.get("lineage", {}))
         self.paused, self.code_recorded = tree.get("paused", ""), tree.get("code")
 
-    async def take_over(self, record: Record) -> None:
-        """Have hold what a line of the journal says beside its examples."""
+    def take_over(self, record: Record, version: Any) -> None:
+        """Have hold what a line of the journal says beside its examples.
+
+        Args:
+            record: the line.
+            version: the state of the version that it goes back to.
+        """
         if record.settings is not None:
             self.state.take(record.settings)
             self._text = record.settings
@@ -195,9 +200,7 @@ class RecordedModel:
         if record.paused is not None:
             self.paused = record.paused
         if record.rollback is not None:
-            to, which, _, examples = (record.rollback[name] for name in ("to", "id", "learned", "examples"))
-            tree = await asyncio.to_thread(self.on_disk().versions.read, to, which)
-            self._go_back(tree, self.load(tree), examples)
+            self._go_back(version, self.load(version), record.rollback["examples"])
 
     def _tree(self, settings: Settings) -> dict[str, Any]:
         return {
@@ -247,9 +250,11 @@ class RecordedModel:
         self._text, self.code_recorded = settings.text(), self.code_text
 
     def has_learned(self, source: int | None) -> None:
-        """Note the line from which a step has learned; None is the last one."""
-        if self.directory is not None:
-            self.lineage = self.lineage.after(self.directory.position - 1 if source is None else source)
+        """Note the line from which a step has learned; None is the last one of the directory, if there is one."""
+        if source is None and self.directory is not None:
+            source = self.directory.position - 1
+        if source is not None:
+            self.lineage = self.lineage.after(source)
 
     def has_other_groups(self) -> bool:
         """Whether the optimizer has other groups of parameters than the checkpoint, so that no line can be replayed."""

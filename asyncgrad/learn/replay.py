@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import shlex
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, final
 
 from ..errors import ModelDirectoryError
 from .lines import Record
+from .model_steps import ModelSteps
 from .recorded_model import RecordedModel
 
 __all__ = ["Replay"]
@@ -27,43 +27,50 @@ class Replay:
 
     Args:
         recorded: the model.
-        step: makes the step of examples, and returns its loss; given the position of the line that has acknowledged
-            them, where a rollback has had them learned once more.
+        steps: makes its steps.
     """
 
-    def __init__(self, recorded: RecordedModel, step: Callable[[list[Any], int | None], Awaitable[float]]) -> None:
-        self._recorded, self._step = recorded, step
+    def __init__(self, recorded: RecordedModel, steps: ModelSteps) -> None:
+        self._recorded, self._steps = recorded, steps
         self.examples: int = 0
         #: Whether the log says that rounding differs.
         self._has_told_rounding = False
 
-    async def apply(self, record: Record, path: Path | str) -> None:
-        """Do what a line says.
+    async def apply(self, record: Record, path: Path | str, version: Any = None) -> float | None:
+        """Do what a line says; return the loss of its step, if it is one.
 
         Args:
             record: the line.
             path: names the place of the journal in errors.
+            version: the state of the version that the line goes back to.
 
         Raises:
             ModelDirectoryError: it cannot be done again, or gives another loss.
         """
-        state = self._recorded.state
+        found = record.loss
         try:
-            await self._recorded.take_over(record)
-            found = await self._step(record.examples, record.again) if record.examples else record.loss
+            self._recorded.take_over(record, version)
+            if record.examples:
+                source = record.position if record.again is None else record.again
+                found = await self._steps.make_again(record.examples, source)
         except Exception as error:
-            raise ModelDirectoryError(
-                f"{path} has examples in its journal that cannot be learned again, the first of them "
-                f"number {state.learned + 1}: {error}"
-            ) from error
+            raise self.refusal(path, error) from error
         self.examples += len(record.examples)
         if record.loss is None or found == record.loss:
-            return
+            return found
         self._check_loss(record.loss, found, path)
         if not self._has_told_rounding:
             text = "%s: the loss of example %d was %r, and is %r in the replay: rounding differs on this machine"
-            log.warning(text, path, state.learned, record.loss, found)
+            log.warning(text, path, self._recorded.state.learned, record.loss, found)
             self._has_told_rounding = True
+        return found
+
+    def refusal(self, path: Path | str, error: Exception) -> ModelDirectoryError:
+        """Return the error of a line that cannot be done again."""
+        return ModelDirectoryError(
+            f"{path} has examples in its journal that cannot be learned again, the first of them number "
+            f"{self._recorded.state.learned + 1}: {error}"
+        )
 
     def _check_loss(self, before: float, now: float | None, path: Path | str) -> None:
         """Raise unless two losses are equal but for rounding: in half of the digits, of large numbers or of 1."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from functools import partial
 from typing import Any, NamedTuple, final
@@ -14,7 +13,7 @@ from ..errors import ExampleError, LearnerClosedError
 from .model_calls import ModelCalls, in_context
 from .model_state import ModelState
 from .predictions import PredictionQueue
-from .versions import CURRENT, VersionFiles
+from .versions import CURRENT
 
 __all__ = ["ServedVersions", "VersionLoss"]
 
@@ -50,21 +49,30 @@ class ServedVersions:
     def __bool__(self) -> bool:
         return bool(self._models)
 
-    async def serve(self, names: Sequence[str], versions: VersionFiles, state: ModelState) -> None:
+    async def serve(self, names: Sequence[str], read: Callable[[str], Awaitable[Any]], state: ModelState) -> None:
         """Serve versions instead of those before; no step may be made meanwhile.
+
+        Args:
+            names: their names.
+            read: returns the state of a version.
+            state: the model that they are versions of.
 
         Raises:
             ArgumentError, ModelDirectoryError: one does not fit the model, or is damaged; those before are served.
         """
         models = {}
         for name in dict.fromkeys(names):
-            tree = await asyncio.to_thread(versions.read, name)
+            tree = await read(name)
             models[name] = state.snapshot_of(tree["model"])
         before = self.queues()
         self._models, self._losses = models, {}
         self._queues = {name: self._new_queue(partial(models.__getitem__, name)) for name in models}
         for queue in before:
             await queue.close(_was_retired, is_refused=False)
+
+    def names(self) -> list[str]:
+        """Return the names of the versions."""
+        return list(self._models)
 
     def queues(self) -> list[PredictionQueue]:
         """Return the queues of the versions."""

@@ -6,6 +6,7 @@ The bits of its model are those of a learner without a directory that learns the
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -14,10 +15,10 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.learn import Learner
+from asyncgrad.learn import Follower, Learner, follow
 from asyncgrad.learn.lineage import CHOICES
 
-__all__ = ["Action", "Expected", "act", "bits", "bits_of", "new_learner", "some_actions"]
+__all__ = ["Action", "Expected", "act", "bits", "bits_of", "new_follower", "new_learner", "some_actions"]
 
 #: What is done: "learn" with the number of an example, "rate" with a rate, "name", "forget" or "back" with a name (and
 #: what becomes of the examples), "kept", or "save".
@@ -77,8 +78,8 @@ class Expected:
             self.steps += [(line, number, self.rate) for line, number in sorted(since.items())]
 
 
-def new_learner(path: Path | None, **options: Any) -> Learner:
-    """Return a learner whose every example leaves other bits, in whatever order; its loss draws random numbers."""
+def parts() -> tuple[nn.Module, Callable[[Any, Any], Any], optim.Optimizer]:
+    """Return a model, whose every example leaves other bits, in whatever order; its loss draws random numbers."""
     model = nn.Linear(2, 1, dtype=np.float64)
     model.update({"weight": np.zeros((1, 2)), "bias": np.zeros(1)})
 
@@ -86,9 +87,21 @@ def new_learner(path: Path | None, **options: Any) -> Learner:
         noise = 0.1 * ag.random.generator().standard_normal(batch.shape) if model.training else 0.0
         return nn.mse_loss(model(batch + noise), np.tanh(batch[:, :1]))
 
+    return model, loss, optim.Adam(model, lr=0.01)
+
+
+def new_learner(path: Path | None, **options: Any) -> Learner:
+    """Return a learner of these parts."""
+    model, loss, adam = parts()
     given: dict[str, Any] = {"checkpoint_every": 3, **options}
-    optimizer = given.pop("optimizer", None) or optim.Adam(model, lr=0.01)
+    optimizer = given.pop("optimizer", None) or adam
     return Learner(model, loss, optimizer, directory=path, **given)
+
+
+def new_follower(path: Path, **options: Any) -> Follower:
+    """Return a follower of these parts, which becomes such a learner."""
+    given: Any = {"checkpoint_every": 3, "interval": 0.001, **options}
+    return follow(path, *parts(), **given)
 
 
 async def act(learner: Learner, action: Action) -> None:
@@ -110,14 +123,15 @@ async def act(learner: Learner, action: Action) -> None:
         await learner.checkpoint()
 
 
-def bits(learner: Learner) -> list[Any]:
+def bits(one: Learner | Follower) -> list[Any]:
     """Return all that a later step depends on, to the last bit."""
-    state = learner.optimizer.state_dict()
+    learner = one.learner if isinstance(one, Follower) else one
+    state = one._replica.state if isinstance(one, Follower) and learner is None else learner._trained
     return [
-        learner.learned,
-        learner.statistics().steps,
-        *map(str, learner.model.state_dict().items()),
-        str(state),
+        state.learned,
+        state.steps,
+        *map(str, state.model.state_dict().items()),
+        str(state.optimizer.state_dict()),
     ]
 
 

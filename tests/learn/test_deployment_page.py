@@ -34,7 +34,7 @@ from tests.support.loops import one_loop
 
 PAGE = (ROOT / "docs" / "deployment.md").read_text()
 #: What the page has somebody save, by the name of the file.
-FILES = dict(re.findall(r"^`([\w.]+)`[^\n]*:\n\n```\w+\n(.*?)```", PAGE, flags=re.MULTILINE | re.DOTALL))
+FILES = dict(re.findall(r"^`([\w.@]+)`[^\n]*:\n\n```\w+\n(.*?)```", PAGE, flags=re.MULTILINE | re.DOTALL))
 COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)
 BODY = {"x": [1, 2, 3, 4], "y": [1]}
 QUESTION = [1, 2, 3, 4]
@@ -115,13 +115,24 @@ async def test_the_services_of_the_page_learn_predict_and_lose_nothing(service):
         again = await stack.enter_async_context(running("learner_service", service, learners))
         assert (await waiting).json()[1] == 2
         last = await predictions_after(ask, after)
+        under_way = [asyncio.create_task(teach.post("/learn", json=BODY)) for _ in range(20)]
+        await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
         for process in (again, predictor):
             process.terminate()
             # Once it has ended what it must, uvicorn raises the signal again, but where it runs workers.
             assert await process.wait() in (0, -signal.SIGTERM)
+        in_order = (service / "model" / "journal").stat().st_size
+        await stack.enter_async_context(running("learner_service", service, learners))
+        answers = await asyncio.gather(*under_way, return_exceptions=True)
+        learned = [answer.json()[1] for answer in answers if isinstance(answer, httpx.Response)]
+        found = (await teach.get("/health/ready")).json()["learned"]
 
     assert before != after == alone != last
-    assert (service / "model" / "journal").stat().st_size == 0
+    assert in_order == 0
+    assert all(isinstance(answer, (httpx.Response, httpx.TransportError)) for answer in answers)
+    assert learned
+    assert len(learned) == len(set(learned))
+    assert max(learned) <= found <= 2 + len(under_way)
 
 
 @pytest.mark.slow
@@ -193,13 +204,15 @@ def test_units_and_probes_of_the_page_name_what_is_there(service):
     for name, unit in units.items():
         unit.optionxform = str  # type: ignore[assignment,method-assign]
         unit.read_string(FILES[name])
-    modules = [re.search(r"uvicorn (\w+):app .* --http (\w+):connections", FILES[name]) for name in sorted(units)]
-    named = {match.groups() for match in modules if match is not None}
+    started = {name: unit["Service"]["ExecStart"] for name, unit in units.items() if name.endswith(".service")}
+    learner = re.search(r"uvicorn (\w+):app .* --http (\w+):connections", started["learner.service"])
     probes = set(re.findall(r"Probe: \{httpGet: \{path: (\S+),", FILES["probes.yaml"]))
 
-    assert set(units) == {"learner.socket", "learner.service", "predictor.service"}
-    assert named == {("learner_service", "learner_service"), ("predictor", "predictor")}
-    assert all((service / f"{name}.py").exists() for pair in named for name in pair)
+    assert set(units) == {"learner.socket", "learner.service", "predictor@.service"}
+    assert learner is not None
+    assert learner.groups() == ("learner_service", "learner_service")
+    assert started["predictor@.service"].endswith("/python predictor.py")
+    assert {"learner_service.py", "predictor.py", "parts.py"} <= set(FILES)
     assert probes == {"/health/live", "/health/ready"}
     assert "health_app" in http.__all__
     copied = re.search(r"COPY (.*) \./", FILES["Dockerfile"])
@@ -209,11 +222,12 @@ def test_units_and_probes_of_the_page_name_what_is_there(service):
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze, which is not installed")
 def test_systemd_understands_the_units_of_the_page(service):
-    for name in ("learner.service", "predictor.service"):
+    for name in ("learner.service", "predictor@.service"):
         # What the page's user installs is not here.
-        text = (service / name).read_text().replace("/opt/service/.venv/bin/uvicorn", sys.executable)
+        text = re.sub(r"/opt/service/.venv/bin/\w+", sys.executable, (service / name).read_text())
         (service / name).write_text(text.replace("User=model", "User=root"))
-    names = ["learner.socket", "learner.service", "predictor.service"]
+    (service / "predictor@.service").rename(service / "predictor@1.service")
+    names = ["learner.socket", "learner.service", "predictor@1.service"]
     found = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *names],
         cwd=service,

@@ -120,6 +120,18 @@ async def test_a_crash_between_checkpoint_and_journal_learns_nothing_twice(tmp_p
     assert await reopened(tmp_path) == (2, before, 0)
 
 
+async def test_a_crash_between_checkpoint_and_journal_may_come_twice(tmp_path):
+    before = await learn(tmp_path, 1, 2)
+    for seed in (3, 4):
+        lines = (tmp_path / "journal").read_bytes()
+        async with new_learner(tmp_path):
+            pass
+        (tmp_path / "journal").write_bytes(lines)
+        before = await learn(tmp_path, seed)
+
+    assert await reopened(tmp_path) == (4, before, 0)
+
+
 async def test_a_checkpoint_that_was_not_finished_changes_nothing(tmp_path):
     before = await learn(tmp_path, 1, 2)
     (tmp_path / "checkpoint.npz.new").write_bytes(b"half of")

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import inspect
 import os
+import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, final
@@ -22,6 +23,7 @@ from asyncgrad import nn, optim
 from asyncgrad.errors import (
     ArgumentError,
     ArgumentTypeError,
+    ExampleError,
     JournalError,
     LearnerClosedError,
     ModelDirectoryError,
@@ -89,7 +91,7 @@ async def test_a_follower_has_the_learners_bits_after_each_step(tmp_path, making
                     await learner.set_options(lr=0.2, weight_decay=0.1)
                 await asyncio.gather(*(learner.learn(example(10 * seed + nr)) for nr in range(seed)))
                 found.append((await bits(learner), await bits(follower)))
-            own, other = learner.model.state_dict(), follower._replica.model.state_dict()
+            own, other = learner.model.state_dict(), follower._replica.state.model.state_dict()
             same = {name: np.array_equal(np.asarray(own[name]), np.asarray(other[name])) for name in own}
 
     assert all(one == other for one, other in found)
@@ -327,6 +329,83 @@ async def test_a_directory_of_another_history_is_loaded_anew(tmp_path):
     assert found[0] == found[1]
 
 
+@final
+class _Proxy(httpx.AsyncBaseTransport):
+    """Passes requests on, and cuts some connections: before the request has arrived, or within the answer."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport, seed: int) -> None:
+        self._transport, self._rng = transport, random.Random(seed)
+        self.cuts = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = None
+        if self._rng.random() < 0.7:
+            answer = await self._transport.handle_async_request(request)
+        if answer is None or self._rng.random() < 0.3:
+            self.cuts += 1
+            raise httpx.RemoteProtocolError("peer closed connection", request=request)
+        return answer
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_proxy_that_cuts_connections_delays_a_follower_and_its_promotion_and_loses_nothing(tmp_path, seed):
+    async with new_learner(tmp_path / "old", checkpoint_every=3) as learner:
+        await learner.checkpoint("first")
+        async with follower_over_http(learner, mounted={"max_bytes": 700}) as follower:
+            proxy = _Proxy(follower._source._client._transport, seed)
+            follower._source._client._transport = proxy
+            for number in range(6):
+                await learner.learn(example(number))
+            await learner.rollback("first", examples="learn")
+            await until_it_succeeds(follower.catch_up)
+            found = follower.learned, await answer_of(follower), await bits(learner)
+            await learner.learn(example(6))
+            await until_it_succeeds(lambda: follower.promote(tmp_path / "new"))
+            with pytest.raises(JournalError, match="goes on elsewhere"):
+                await learner.learn(example(7))
+            last = await bits(follower), await bits(learner)
+
+    assert found[:2] == found[2]
+    assert last[0] == last[1]
+    assert proxy.cuts > 3
+
+
+async def until_it_succeeds(work: Callable[[], Any]) -> None:
+    """Await something again and again while the connection fails."""
+    while True:
+        try:
+            await work()
+        except ConnectionError:
+            continue
+        return
+
+
+async def test_a_follower_serves_versions_beside_its_model_until_another_serves_none(tmp_path, making):
+    async with new_learner(tmp_path) as learner, making(learner) as follower:
+        await learner.learn(example(0))
+        await learner.checkpoint("first")
+        expected = await answer_of(learner)
+        await learner.learn(example(1))
+        with pytest.raises(ExampleError, match=r"one that is served, 'current', not 'first': await learner\.serve"):
+            await follower.predict(QUESTION, version="first")
+        await follower.serve("first")
+        await follower.catch_up()
+        await learner.forget("first")
+        found = (await follower.predict(QUESTION, version="first")).tolist()
+        own = (await follower.predict(QUESTION, version="current")).tolist()
+        with pytest.raises(ArgumentError, match=r"has no version 'first': there, await learner\.checkpoint\('first'\)"):
+            await follower.serve("first")
+        with pytest.raises(ArgumentError, match="has up to 64 letters"):
+            await follower.serve("../checkpoint")
+        await follower.serve()
+        with pytest.raises(ExampleError, match="'current', not 'first'"):
+            await follower.predict(QUESTION, version="first")
+        last = await answer_of(learner)
+
+    assert found == expected != last
+    assert own == last
+
+
 # --- promotion -----------------------------------------------------------------------------------
 
 
@@ -346,6 +425,9 @@ async def test_a_promoted_follower_has_all_that_was_acknowledged_and_learns_on(t
         learned = await follower.learn(example(5))
         found = await bits(other), await bits(promoted)
         statistics = follower.statistics()
+        answered = follower.latencies["predict"].count
+        await answer_of(follower)
+        answered = follower.latencies["predict"].count - answered
     async with new_learner(tmp_path) as last:
         at_the_end = await bits(last)
 
@@ -354,6 +436,30 @@ async def test_a_promoted_follower_has_all_that_was_acknowledged_and_learns_on(t
     assert learned.learned == 6
     assert found[0] == found[1] == at_the_end
     assert (statistics.lag_bytes, statistics.lag_seconds, statistics.learned) == (0, 0.0, 6)
+    assert answered == 1
+
+
+async def test_of_followers_that_are_promoted_at_once_one_is_and_the_others_follow_it(tmp_path):
+    learner = new_learner(tmp_path)
+    await learner.__aenter__()
+    await learner.learn(example(0))
+    await learner.checkpoint("first")
+    async with follower_of(tmp_path) as one, follower_of(tmp_path) as other:
+        for follower in (one, other):
+            await follower.serve("first")
+        await learner.learn(example(1))
+        await crash(learner)
+        ended = await asyncio.gather(one.promote(), other.promote(), return_exceptions=True)
+        promoted, left = (one, other) if isinstance(ended[0], Learner) else (other, one)
+        await promoted.learn(example(2))
+        found = await bits(left), await bits(promoted)
+        served = [(await each.predict(QUESTION, version="first")).tolist() for each in (one, other)]
+
+    assert {type(each) for each in ended} == {Learner, ModelDirectoryError}
+    assert left.learner is None
+    assert found[0] == found[1]
+    assert found[0][0] == 3
+    assert served[0] == served[1] != found[0][1]
 
 
 async def test_a_follower_is_not_promoted_while_its_learner_lives(tmp_path):
@@ -663,7 +769,7 @@ async def test_probes_tell_whether_requests_should_come(tmp_path, monkeypatch):
     async with probing(learner) as of_learner, probing(follower, max_lag=1000) as of_follower:
         async with learner, follower:
             well = [await of_learner("/ready"), await of_follower("/ready")]
-            monkeypatch.setattr(follower, "_level_at", follower._level_at - 2000)
+            monkeypatch.setattr(follower._following, "level_at", follower._following.level_at - 2000)
             late = await of_follower("/ready")
             directory: Any = learner._recorded.directory
             directory.broken = OSError("no disk")

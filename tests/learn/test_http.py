@@ -246,7 +246,7 @@ async def test_a_want_of_descriptors_is_told_and_other_errors_are_the_services_o
         async def fails(batch):
             raise OSError(number, os.strerror(number))
 
-        learner._predictions._answer = fails
+        learner._predictions.current._answer = fails
         answer = await client.post("/predict", json=ASK)
 
     assert answer.status_code == status
@@ -274,7 +274,7 @@ async def test_no_answer_names_a_file_of_the_service(number):
         async def fails(batch):
             raise OSError(number, os.strerror(number), "/home/mine/secret", None, "/home/mine/other")
 
-        learner._predictions._answer = fails
+        learner._predictions.current._answer = fails
         answer = await client.post("/predict", json=ASK)
 
     assert answer.status_code in (503, 504)

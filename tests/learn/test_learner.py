@@ -485,7 +485,7 @@ async def test_a_timeout_of_the_models_own_is_told_as_it_is_where_there_is_no_li
     async with new_learner(loss=fails) as learner:
         with pytest.raises(TimeoutError) as of_loss:
             await learner.learn(example(1))
-        learner._predictions._answer = fails
+        learner._predictions.current._answer = fails
         with pytest.raises(TimeoutError) as of_model:
             await learner.predict(QUESTION)
         found = [str(each.value) for each in (of_loss, of_model)], learner.statistics().timed_out

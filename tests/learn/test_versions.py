@@ -7,8 +7,6 @@ import math
 import os
 import random
 import shutil
-import subprocess
-import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -842,15 +840,3 @@ async def test_a_crash_between_checkpoint_and_journal_after_a_rollback_does_noth
     expected.do(("kept",))
 
     assert after == await bits_of(expected) == await found_in(tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes as on Linux")
-def test_whenever_a_process_is_killed_what_was_acknowledged_is_there_once(tmp_path):
-    count = cases(200)
-    command = [sys.executable, "-m", "tests.learn.killed", str(tmp_path), "0", str(count)]
-
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert int(ended.stdout) >= count

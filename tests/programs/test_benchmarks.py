@@ -75,6 +75,7 @@ def test_every_topic_is_a_file():
     machinery = {"__init__", "__main__", "chart", "command", "machine", "pairs", "peers", "record", "report", "runner"}
     commands_of_their_own = {
         "chaos",
+        "chaos_learner",
         "chaos_messages",
         "count",
         "counted",

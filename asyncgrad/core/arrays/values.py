@@ -424,7 +424,9 @@ class OwnedMemory:
     __slots__ = ("__array_interface__", "_array")
 
     def __init__(self, array: np.ndarray) -> None:
-        self.__array_interface__: dict[str, Any] = array.__array_interface__
+        interface: dict[str, Any] = array.__array_interface__
+        # A library whose arrays nobody writes into says that it is read-only.
+        self.__array_interface__: dict[str, Any] = interface | {"data": (interface["data"][0], False)}
         self._array = array
 
 

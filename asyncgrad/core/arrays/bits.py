@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable
 from typing import Any, final
 
 from .tensor_base import TensorBase
-from .values import has_memory, on_host
+from .values import has_memory, is_sparse, on_host
 
 __all__ = ["bits_of"]
 
@@ -36,6 +37,12 @@ def _bits_of_object(value: Any) -> Hashable:
         return type(value), *map(bits_of, value)
     if isinstance(value, dict):
         return type(value), *((bits_of(key), bits_of(one)) for key, one in value.items())
+    if is_sparse(value):
+        entries = value.tocoo()
+        return type(value), value.shape, *map(bits_of, (*entries.coords, entries.data))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and value.__dataclass_params__.eq:
+        # Not by its `==`, which cannot compare arrays in it, and takes 0.0 for -0.0.
+        return type(value), *(bits_of(getattr(value, field.name)) for field in dataclasses.fields(value))
     return _Object(value)
 
 

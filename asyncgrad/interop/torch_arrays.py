@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +13,7 @@ from ..core.arrays.values import owned
 from ..core.settings.arguments import describe
 from ..core.settings.extras import missing_extra
 from ..core.tensor import Tensor
+from ..core.tree.registry import register
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError
 
 try:
@@ -23,6 +26,7 @@ __all__ = [
     "check_host",
     "gradient_array",
     "memory_of",
+    "outside_inference_mode",
     "plain",
     "private_gradient",
     "tensor_argument",
@@ -35,6 +39,15 @@ Name: TypeAlias = str | Callable[[], str]
 
 #: What dtype to write instead of one that NumPy has not, for the error.
 _INSTEAD = {torch.bfloat16: ".float()", torch.complex32: ".to(torch.complex64)"}
+
+
+def _unflatten(kind: Any, data: None, children: tuple[Any, ...]) -> Any:
+    return kind(children)
+
+
+# What functions with several results return, such as `torch.max(x, 0)`: tuples with names, to Python no named tuples.
+for _kind in torch.return_types.all_return_types:
+    register(_kind, flatten=lambda value: (value, None), unflatten=partial(_unflatten, _kind))
 
 
 def array_of(tensor: Tensor, name: Name) -> np.ndarray:
@@ -78,6 +91,14 @@ def _has_plain_strides(array: np.ndarray) -> bool:
 
 def _text(name: Name) -> str:
     return name if isinstance(name, str) else name()
+
+
+def outside_inference_mode() -> contextlib.AbstractContextManager[object]:
+    """Return a context manager that leaves PyTorch's inference mode, in which nothing is recorded and no write counted.
+
+    Whether to record is asked of asyncgrad.
+    """
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext()
 
 
 def check_host(tensor: Any, name: str, instead: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.values import owned
-from ..core.settings.arguments import truth
+from ..core.settings.arguments import takes, truth
 from ..core.settings.extras import missing_extra
 from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError
@@ -93,6 +93,9 @@ def to_tensors(tree: object, *, requires_grad: bool = False) -> Any:
         tree: arrays of JAX or NumPy in containers of JAX.
         requires_grad: whether those that are floating or complex require grad.
 
+    Raises:
+        ArgumentTypeError: one is no array, or NumPy has no such dtype.
+
     Example:
         >>> import numpy as np
         >>> from asyncgrad.interop.jax import to_tensors
@@ -103,7 +106,9 @@ def to_tensors(tree: object, *, requires_grad: bool = False) -> Any:
     truth(requires_grad, "requires_grad")
 
     def to_tensor(leaf: Any) -> Tensor:
-        found = host_array(leaf, "an array")
+        if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, int, float, complex)):
+            raise ArgumentTypeError(takes("to_tensors", "a pytree of arrays", leaf, "take it out of the tree"))
+        found = host_array(leaf, "an array", "pass x.astype(jnp.float32)")
         memory = np.empty(found.nbytes + _ALIGNMENT, np.uint8)
         begin = -memory.ctypes.data % _ALIGNMENT
         array = memory[begin : begin + found.nbytes].view(found.dtype).reshape(found.shape)
@@ -114,7 +119,7 @@ def to_tensors(tree: object, *, requires_grad: bool = False) -> Any:
     return jax.tree_util.tree_map(to_tensor, tree)
 
 
-def host_array(array: Any, name: str) -> np.ndarray:
+def host_array(array: Any, name: str, instead: str = "return y.astype(jnp.float32)") -> np.ndarray:
     """Return an array of JAX as one of NumPy, which is read-only where both have the same memory; waits for it.
 
     Raises:
@@ -122,7 +127,7 @@ def host_array(array: Any, name: str) -> np.ndarray:
     """
     found = np.asarray(array)
     if found.dtype.kind not in "biufc":
-        raise ArgumentTypeError(f"{name} is of {array.dtype}, which NumPy has not: return y.astype(jnp.float32)")
+        raise ArgumentTypeError(f"{name} is of {array.dtype}, which NumPy has not: {instead}")
     return found
 
 

@@ -381,6 +381,16 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ArgumentTypeError,
         "cannot be hashed, and with jit=True",
     ),
+    "what_is_no_array": (
+        lambda: to_tensors({"name": "text"}),
+        ArgumentTypeError,
+        "to_tensors takes a pytree of arrays, not str 'text': take it out",
+    ),
+    "a_dtype_that_numpy_has_not": (
+        lambda: to_tensors(jnp.ones(2, jnp.bfloat16)),
+        ArgumentTypeError,
+        r"is of bfloat16, which NumPy has not: pass x\.astype",
+    ),
     "another_device": (
         lambda: wrap(jnp.sin)(ag.tensor([1.0], device=SimulatedAccelerator())),
         DeviceError,

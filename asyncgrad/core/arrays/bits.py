@@ -40,7 +40,7 @@ def _bits_of_object(value: Any) -> Hashable:
     if is_sparse(value):
         entries = value.tocoo()
         return type(value), value.shape, *map(bits_of, (*entries.coords, entries.data))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type) and value.__dataclass_params__.eq:
+    if getattr(getattr(type(value), "__dataclass_params__", None), "eq", False):
         # Not by its `==`, which cannot compare arrays in it, and takes 0.0 for -0.0.
         return type(value), *(bits_of(getattr(value, field.name)) for field in dataclasses.fields(value))
     return _Object(value)

@@ -92,7 +92,7 @@ class AccumulateValue(Leaf):
 
     def describe_again(self) -> None:
         """Have gradients checked against the object that the leaf has now."""
-        self.meta.input_metadata = (self.variable._value_metadata,)
+        self.make_meta().input_metadata = (self.variable._value_metadata,)
 
     def accumulate(self, grad: Any, changes: list[Change], listed: bool = True) -> GradChange | None:
         """Add `grad`, a gradient of the type; see AccumulateGrad.

@@ -24,6 +24,7 @@ except ImportError as error:
 __all__ = [
     "array_of",
     "check_host",
+    "check_made",
     "gradient_array",
     "memory_of",
     "outside_inference_mode",
@@ -101,6 +102,16 @@ def outside_inference_mode() -> contextlib.AbstractContextManager[object]:
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext()
 
 
+def check_made(tensor: Any, name: str) -> None:
+    """Raise if a tensor of PyTorch has no shape and no elements yet.
+
+    Raises:
+        ArgumentError: it has none.
+    """
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise ArgumentError(f"{name} has no shape yet, as in a lazy module: call the module once in PyTorch first")
+
+
 def check_host(tensor: Any, name: str, instead: str) -> None:
     """Raise unless NumPy can read the memory of a tensor of PyTorch.
 
@@ -109,8 +120,7 @@ def check_host(tensor: Any, name: str, instead: str) -> None:
         ArgumentTypeError: it has a dtype that NumPy has not.
         ArgumentError: it is sparse, quantized or not made yet.
     """
-    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
-        raise ArgumentError(f"{name} has no shape yet, as in a lazy module: call the module once in PyTorch first")
+    check_made(tensor, name)
     if tensor.device.type != "cpu":
         raise DeviceError(f"{name} is on the device {tensor.device}, and must be on the cpu: {instead}.cpu()")
     if tensor.layout is not torch.strided or tensor.is_quantized:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import sys
 from collections.abc import Hashable
 from typing import Any, final
 
@@ -42,7 +42,9 @@ def _bits_of_object(value: Any) -> Hashable:
         return type(value), value.shape, *map(bits_of, (*entries.coords, entries.data))
     if getattr(getattr(type(value), "__dataclass_params__", None), "eq", False):
         # Not by its `==`, which cannot compare arrays in it, and takes 0.0 for -0.0.
-        return type(value), *(bits_of(getattr(value, field.name)) for field in dataclasses.fields(value))
+        # Whoever has made a dataclass has loaded the module, which takes as long to load as this package does.
+        fields = sys.modules["dataclasses"].fields(value)
+        return type(value), *(bits_of(getattr(value, field.name)) for field in fields)
     return _Object(value)
 
 

@@ -98,7 +98,7 @@ class AccumulateValue(Leaf):
         """Add `grad`, a gradient of the type; see AccumulateGrad.
 
         Raises:
-            InvalidGradientError: `.grad` is that of an object which the leaf had before, and does not fit.
+            InvalidGradientError: it, or `.grad`, is that of an object which the leaf had before, and does not fit.
             GradientTypeError: the same, where its class is wrong.
         """
         variable = self.variable
@@ -107,6 +107,8 @@ class AccumulateValue(Leaf):
         metadata: Any = variable._value_metadata
         if metadata.is_replaced:
             metadata.take(variable._meta.grad, lambda it: f"the .grad to which a gradient is to be added is {it}")
+            # It was checked where it arrived, since when the leaf may have got another object.
+            metadata.take(grad, lambda it: f"the gradient that is to be added to .grad is {it}")
         return change_grad(variable, grad, changes, sole=False, listed=listed)
 
 

@@ -278,8 +278,18 @@ def test_gradients_are_checked_against_the_object_that_a_leaf_has():
         sync.backward(now, retain_graph=True)
     assert leaf.grad.keys() == {"a"}
     leaf.grad = None
-    sync.backward(now)
+    sync.backward(now, retain_graph=True)
     assert leaf.grad == {"b": 1.0}
+
+    def replace(gradient):
+        leaf.grad, leaf.value = None, {"c": 1.0}
+
+    leaf.register_hook(replace)
+    with pytest.raises(
+        InvalidGradientError, match=r"the gradient that is to be added to \.grad is dict .* set v\.grad"
+    ):
+        sync.backward(now)
+    assert leaf.grad is None
 
 
 def test_rows_of_gradients_are_for_tensors():

@@ -37,8 +37,7 @@ def _bits_of_object(value: Any) -> Hashable:
         return type(value), *map(bits_of, value)
     if isinstance(value, dict):
         return type(value), *((bits_of(key), bits_of(one)) for key, one in value.items())
-    if is_sparse(value):
-        entries = value.tocoo()
+    if is_sparse(value) and hasattr(entries := value.tocoo(), "coords"):
         return type(value), value.shape, *map(bits_of, (*entries.coords, entries.data))
     if getattr(getattr(type(value), "__dataclass_params__", None), "eq", False):
         # Not by its `==`, which cannot compare arrays in it, and takes 0.0 for -0.0.

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -35,7 +36,7 @@ from asyncgrad.values import Feedback, Text
 try:
     import httpx
 
-    from examples.language_model.answers import Answers
+    from examples.language_model.answers import Answers, AnswersError
     from examples.language_model.client import Budget, BudgetSpentError, Model
     from examples.language_model.mind import desk
     from examples.language_model.stand_in import StandIn, serve
@@ -285,7 +286,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options, checked."""
     parser = argparse.ArgumentParser(description="Improve two prompts by the critiques of a language model.")
     parser.add_argument("--stand-in", action="store_true", help="ask a server that this program starts, not a real one")
-    parser.add_argument("--base-url", default=os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1"))
+    parser.add_argument("--base-url", help="the endpoint (default: OPENAI_BASE_URL, or that of OpenAI)")
     parser.add_argument("--model", help="the model's name, which the endpoint knows")
     parser.add_argument("--steps", type=int, default=6, help="how often the prompts are rewritten at most")
     parser.add_argument("--answers", type=Path, metavar="FILE", help="keep answers there, and ask none of these again")
@@ -308,8 +309,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         number = getattr(options, name)
         if number is not None and number < least:
             parser.error(f"--{name.replace('_', '-')} must be at least {least}, not {number}")
-    if options.timeout is not None and options.timeout <= 0:
+    if options.timeout is not None and not 0 < options.timeout < math.inf:
         parser.error(f"--timeout must be more than 0 seconds, not {options.timeout:g}")
+    if options.answers is not None and (options.answers.is_dir() or not options.answers.parent.is_dir()):
+        parser.error(f"--answers must be a file in a folder that is there, not {options.answers}")
+    if options.stand_in and options.base_url is not None:
+        parser.error("--stand-in starts a server of its own: leave out --base-url, or --stand-in")
+    if options.base_url is None:
+        options.base_url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
     if options.timeout is None:
         options.timeout = 0.3 if options.stand_in else 60.0
     if options.stand_in:
@@ -320,7 +327,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Optimise; return 3 if the budget is spent before the end, and 1 if the endpoint fails for good."""
+    """Optimise; return 3 if the budget is spent before the end, and 1 if the endpoint or the answers fail for good."""
     options = parse(arguments)
     stand_in = StandIn(desk, latency=0.02, at_once=options.at_once, is_faulty=True)
     serving = options.stand_in and not options.replay
@@ -334,6 +341,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 else ""
             )
             return 3
+        except AnswersError as error:
+            note(str(error))
+            return 1
         except (httpx.HTTPError, TimeoutError) as error:
             what = str(error) or f"no answer in {options.timeout:g} s, each time: see --timeout"
             note("\n".join([f"{base_url}: {what}", *getattr(error, "__notes__", ())]))

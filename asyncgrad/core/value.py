@@ -30,7 +30,8 @@ class Value(Variable):
     what the type says, and never copied. It is made by `ag.leaf`, and by a forward: `return ag.Value(answer, type)`.
 
     An optimizer gives a leaf another object, `prompt.value = better`, as it writes into a tensor. A graph that has
-    saved the value by `ctx.save_for_backward` then raises, rather than go on with what it has not seen.
+    saved the value by `ctx.save_for_backward` then raises, rather than go on with what it has not seen. Other graphs
+    lead to the leaf as before, and the type checks their gradients against the object that it has now.
 
     Args:
         value: the object. Nothing may change it in place while a graph needs it.
@@ -87,9 +88,12 @@ class Value(Variable):
                 "would know of: write ag.Value(value, type), or return it from a Function"
             )
         self._put(value, self.type)
-        if self._meta is not None:
-            # The node of the leaf describes the object that was there before; graphs made from now on have another one.
-            self._meta.accumulator = None
+        self._value_metadata.is_replaced = True
+        reference = None if self._meta is None else self._meta.accumulator
+        node = None if reference is None else reference()
+        if node is not None:
+            # The same node, as after `tensor.data = other` in PyTorch: graphs made before lead to this leaf, too.
+            node.describe_again()
         self._bump_version()
 
     @property

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.settings.arguments import truth
+from ..core.arrays.values import owned
+from ..core.settings.arguments import takes, truth
 from ..core.settings.extras import missing_extra
 from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError
@@ -16,10 +18,13 @@ try:
 except ImportError as error:
     raise missing_extra("asyncgrad.interop.jax needs JAX", "jax", error=error) from error
 
-__all__ = ["check_dtype", "host_array", "jax", "jax_array", "to_tensors"]
+__all__ = ["check_dtype", "host_array", "jax", "jax_array", "private_gradients", "to_tensors"]
 
 #: Of memory that JAX shares, in bytes.
 _ALIGNMENT = 64
+
+#: From how many bytes on to copy an array takes longer than to see that nobody else has it.
+_LARGE = 65_536
 
 #: The dtypes of 64 bits, and what JAX has in their places by default.
 _NARROW = {
@@ -88,6 +93,9 @@ def to_tensors(tree: object, *, requires_grad: bool = False) -> Any:
         tree: arrays of JAX or NumPy in containers of JAX.
         requires_grad: whether those that are floating or complex require grad.
 
+    Raises:
+        ArgumentTypeError: one is no array, or NumPy has no such dtype.
+
     Example:
         >>> import numpy as np
         >>> from asyncgrad.interop.jax import to_tensors
@@ -98,7 +106,9 @@ def to_tensors(tree: object, *, requires_grad: bool = False) -> Any:
     truth(requires_grad, "requires_grad")
 
     def to_tensor(leaf: Any) -> Tensor:
-        found = host_array(leaf, "an array")
+        if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, int, float, complex)):
+            raise ArgumentTypeError(takes("to_tensors", "a pytree of arrays", leaf, "take it out of the tree"))
+        found = host_array(leaf, "an array", "pass x.astype(jnp.float32)")
         memory = np.empty(found.nbytes + _ALIGNMENT, np.uint8)
         begin = -memory.ctypes.data % _ALIGNMENT
         array = memory[begin : begin + found.nbytes].view(found.dtype).reshape(found.shape)
@@ -109,7 +119,7 @@ def to_tensors(tree: object, *, requires_grad: bool = False) -> Any:
     return jax.tree_util.tree_map(to_tensor, tree)
 
 
-def host_array(array: Any, name: str) -> np.ndarray:
+def host_array(array: Any, name: str, instead: str = "return y.astype(jnp.float32)") -> np.ndarray:
     """Return an array of JAX as one of NumPy, which is read-only where both have the same memory; waits for it.
 
     Raises:
@@ -117,5 +127,39 @@ def host_array(array: Any, name: str) -> np.ndarray:
     """
     found = np.asarray(array)
     if found.dtype.kind not in "biufc":
-        raise ArgumentTypeError(f"{name} is of {array.dtype}, which NumPy has not: return y.astype(jnp.float32)")
+        raise ArgumentTypeError(f"{name} is of {array.dtype}, which NumPy has not: {instead}")
+    return found
+
+
+def private_gradients(arrays: Sequence[Any], given: object) -> list[np.ndarray]:
+    """Return gradients that a compiled function has returned, large ones as arrays that leaves may take over.
+
+    Their memory is the function's own and nobody else has it, unless it has returned what it was given, or one array
+    twice. So it may be written into, though JAX shows it as read-only.
+
+    Args:
+        arrays: the gradients.
+        given: what the function was given, a pytree.
+    """
+    found = [host_array(array, "a gradient") for array in arrays]
+    large = [at for at, one in enumerate(found) if one.nbytes >= _LARGE and isinstance(arrays[at], jax.Array)]
+    taken = {_address(leaf) for leaf in jax.tree_util.tree_leaves(given)} if large else set()
+    for at in large:
+        address = _address(found[at])
+        if address not in taken:
+            taken.add(address)
+            found[at] = owned(found[at])
+    return found
+
+
+def _address(leaf: Any) -> int:
+    found: int
+    if isinstance(leaf, np.ndarray):
+        found = leaf.__array_interface__["data"][0]
+        return found
+    try:
+        found = leaf.unsafe_buffer_pointer()
+    except RuntimeError:
+        # It lies on several devices. A key of random numbers is no array of NumPy's, and no gradient lies there.
+        found = _address(np.asarray(leaf)) if jax.numpy.issubdtype(leaf.dtype, jax.numpy.inexact) else 0
     return found

@@ -15,8 +15,11 @@ from ..nn.modules.module import Module
 from ..sync.blocking import grad
 from ..sync.driving import make_blocking
 from .jax_arrays import jax
+from .waiting import advising_a_thread
 
 __all__ = ["as_custom_vjp"]
+
+_IN_A_THREAD = "call what JAX computes in a thread, await asyncio.to_thread(function, ...)"
 
 
 def as_custom_vjp(
@@ -94,7 +97,8 @@ class _Function:
         """Return the leaves of what it returns."""
         args, kwargs = jax.tree_util.tree_unflatten(self._arguments, tensors)
         found: list[Any]
-        found, self.structure = jax.tree_util.tree_flatten(self._function(*args, **kwargs))
+        with advising_a_thread(self._name, "JAX", _IN_A_THREAD):
+            found, self.structure = jax.tree_util.tree_flatten(self._function(*args, **kwargs))
         for one in found:
             if not isinstance(one, (Tensor, np.ndarray, np.generic)):
                 raise ArgumentTypeError(
@@ -171,15 +175,16 @@ def _derivative(
         ]
         if not pairs:
             return [asarray(np.zeros_like(inputs[at].numpy())) for at in smooth]
-        return list(
-            grad(
-                [output for output, _ in pairs],
-                [inputs[at] for at in smooth],
-                [one for _, one in pairs],
-                create_graph=is_recorded,
-                materialize_grads=True,
+        with advising_a_thread("the backward of a function of asyncgrad", "JAX", _IN_A_THREAD):
+            return list(
+                grad(
+                    [output for output, _ in pairs],
+                    [inputs[at] for at in smooth],
+                    [one for _, one in pairs],
+                    create_graph=is_recorded,
+                    materialize_grads=True,
+                )
             )
-        )
 
     return derivative
 

@@ -14,7 +14,7 @@ from ..core.settings.arguments import check_function, describe, takes, truth
 from ..core.settings.context import CURRENT_GRAPH_TASK, CURRENT_NODE, is_grad_enabled
 from ..core.tensor import Tensor
 from ..errors import ArgumentTypeError
-from .jax_arrays import host_array, jax, jax_array
+from .jax_arrays import host_array, jax, jax_array, private_gradients
 
 __all__ = ["JaxFunction", "wrap"]
 
@@ -292,7 +292,10 @@ class Apply(Function):
                 for grad, shape in zip(grads, shapes, strict=True)
             ]
             by_position = dict(zip(positions, flat.pull_back(pullback, arrays), strict=True))
-            results = [_gradient(by_position[at], grads) for at in wanted]
+            if flat.is_compiled:
+                results = private_gradients([by_position[at] for at in wanted], (pullback, arrays))
+            else:
+                results = [_gradient(by_position[at], grads) for at in wanted]
             task: Any = CURRENT_GRAPH_TASK.get()
             if task is not None and not task.keep_graph:
                 Apply._release(ctx)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +13,7 @@ from ..core.arrays.values import owned
 from ..core.settings.arguments import describe
 from ..core.settings.extras import missing_extra
 from ..core.tensor import Tensor
+from ..core.tree.registry import register
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError
 
 try:
@@ -21,8 +24,10 @@ except ImportError as error:
 __all__ = [
     "array_of",
     "check_host",
+    "check_made",
     "gradient_array",
     "memory_of",
+    "outside_inference_mode",
     "plain",
     "private_gradient",
     "tensor_argument",
@@ -35,6 +40,15 @@ Name: TypeAlias = str | Callable[[], str]
 
 #: What dtype to write instead of one that NumPy has not, for the error.
 _INSTEAD = {torch.bfloat16: ".float()", torch.complex32: ".to(torch.complex64)"}
+
+
+def _unflatten(kind: Any, data: None, children: tuple[Any, ...]) -> Any:
+    return kind(children)
+
+
+# What functions with several results return, such as `torch.max(x, 0)`: tuples with names, to Python no named tuples.
+for _kind in torch.return_types.all_return_types:
+    register(_kind, flatten=lambda value: (value, None), unflatten=partial(_unflatten, _kind))
 
 
 def array_of(tensor: Tensor, name: Name) -> np.ndarray:
@@ -80,6 +94,24 @@ def _text(name: Name) -> str:
     return name if isinstance(name, str) else name()
 
 
+def outside_inference_mode() -> contextlib.AbstractContextManager[object]:
+    """Return a context manager that leaves PyTorch's inference mode, in which nothing is recorded and no write counted.
+
+    Whether to record is asked of asyncgrad.
+    """
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext()
+
+
+def check_made(tensor: Any, name: str) -> None:
+    """Raise if a tensor of PyTorch has no shape and no elements yet.
+
+    Raises:
+        ArgumentError: it has none.
+    """
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise ArgumentError(f"{name} has no shape yet, as in a lazy module: call the module once in PyTorch first")
+
+
 def check_host(tensor: Any, name: str, instead: str) -> None:
     """Raise unless NumPy can read the memory of a tensor of PyTorch.
 
@@ -88,8 +120,7 @@ def check_host(tensor: Any, name: str, instead: str) -> None:
         ArgumentTypeError: it has a dtype that NumPy has not.
         ArgumentError: it is sparse, quantized or not made yet.
     """
-    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
-        raise ArgumentError(f"{name} has no shape yet, as in a lazy module: call the module once in PyTorch first")
+    check_made(tensor, name)
     if tensor.device.type != "cpu":
         raise DeviceError(f"{name} is on the device {tensor.device}, and must be on the cpu: {instead}.cpu()")
     if tensor.layout is not torch.strided or tensor.is_quantized:

@@ -14,6 +14,7 @@ from ..nn.modules.module import Module
 from ..sync.blocking import grad
 from ..sync.driving import make_blocking
 from .torch_arrays import array_of, check_host, torch, torch_tensor
+from .waiting import advising_a_thread
 
 __all__ = ["as_autograd_function"]
 
@@ -23,7 +24,8 @@ def as_autograd_function(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     It takes and returns trees of tensors on the cpu, in the same memory where both can use it. Its backward runs
     asyncgrad's, and can be differentiated again, to any order. `fn` and the rules in it may be `async def`: the call
-    waits for them on an event loop of its own, and so raises where one is running.
+    waits for them on an event loop of its own. Where one is running, do it in a thread, as by
+    `await asyncio.to_thread(loss.backward)`.
 
     Args:
         fn: a function or an `async def` of tensors. What requires grad in it besides its arguments gets no gradient.
@@ -94,7 +96,9 @@ class _FunctionCall:
         for at, tensor in zip(self.positions, inputs, strict=True):
             leaves[at] = tensor
         args, kwargs = unflatten(self._structure, leaves)
-        with set_grad_enabled(any(tensor.requires_grad for tensor in inputs)):
+        records = any(tensor.requires_grad for tensor in inputs)
+        instead = f"call it in a thread, await asyncio.to_thread({self.name}, ...)"
+        with set_grad_enabled(records), advising_a_thread(self.name, "PyTorch", instead):
             returned = self._function(*args, **kwargs)
         found, structure = flatten(returned)
         self.numbers = [at for at, leaf in enumerate(found) if isinstance(leaf, Tensor)]
@@ -144,14 +148,16 @@ class _Graph:
         chosen = [at for at, one in enumerate(self.inputs) if wanted[at] and one.requires_grad]
         found: list[Any] = [None] * len(self.inputs)
         if pairs and chosen:
-            results = grad(
-                [output for output, _ in pairs],
-                [self.inputs[at] for at in chosen],
-                [one for _, one in pairs],
-                retain_graph=True,
-                create_graph=create_graph,
-                allow_unused=True,
-            )
+            instead = "run it in a thread, await asyncio.to_thread(loss.backward)"
+            with advising_a_thread("the backward of a function of asyncgrad", "PyTorch", instead):
+                results = grad(
+                    [output for output, _ in pairs],
+                    [self.inputs[at] for at in chosen],
+                    [one for _, one in pairs],
+                    retain_graph=True,
+                    create_graph=create_graph,
+                    allow_unused=True,
+                )
             for at, result in zip(chosen, results, strict=True):
                 found[at] = result
         return found

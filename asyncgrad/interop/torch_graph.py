@@ -17,7 +17,17 @@ from ..core.graph.saved import output_alias, released_error, version_of
 from ..core.settings.context import CURRENT_GRAPH_TASK, CURRENT_NODE, is_grad_enabled
 from ..core.tensor import Tensor
 from ..errors import ChangedTensorError, GraphError, InPlaceError
-from .torch_arrays import array_of, check_host, gradient_array, memory_of, plain, private_gradient, torch, torch_tensor
+from .torch_arrays import (
+    array_of,
+    check_host,
+    gradient_array,
+    memory_of,
+    outside_inference_mode,
+    plain,
+    private_gradient,
+    torch,
+    torch_tensor,
+)
 from .torch_grads import GradWriter
 
 __all__ = ["Call", "Forward", "TorchGraph", "watch_outputs"]
@@ -185,7 +195,8 @@ class Forward(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         """Differentiate what PyTorch has recorded."""
-        return (None, *_differentiate(ctx, grads))
+        with outside_inference_mode():
+            return (None, *_differentiate(ctx, grads))
 
     _release = staticmethod(_release)
 
@@ -222,7 +233,8 @@ class Derivative(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         """Differentiate what PyTorch has recorded."""
-        return (None, None, None, *_differentiate(ctx, grads))
+        with outside_inference_mode():
+            return (None, None, None, *_differentiate(ctx, grads))
 
     _release = staticmethod(_release)
 

@@ -20,7 +20,15 @@ from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import TreeStructure, flatten, paths, unflatten
 from ..errors import ArgumentError, ArgumentTypeError, OverlappingStepsError
 from ..nn.modules.module import Module, Parameter
-from .torch_arrays import array_of, check_host, memory_of, tensor_argument, torch, torch_tensor
+from .torch_arrays import (
+    array_of,
+    check_host,
+    memory_of,
+    outside_inference_mode,
+    tensor_argument,
+    torch,
+    torch_tensor,
+)
 from .torch_grads import GradWriter
 from .torch_graph import Forward, watch_outputs
 from .torch_random import seeded
@@ -437,9 +445,7 @@ class _FunctionCall:
         """Call a function of PyTorch; return what it returns with asyncgrad's tensors."""
         self._target, self._extra = target, len(extra)
         tensors = [asarray(self._leaves[at]) for at in self._positions]
-        # What is made in PyTorch's inference mode counts no writes: whether to record is asked of asyncgrad.
-        is_inference = torch.is_inference_mode_enabled()
-        with torch.inference_mode(False) if is_inference else contextlib.nullcontext():
+        with outside_inference_mode():
             results = Forward.apply(self, *extra, *tensors)
         watch_outputs(results)
         assert self._outputs is not None
@@ -579,7 +585,12 @@ def _name_of(target: Any) -> str:
 
 
 def _check_module(module: Any) -> None:
-    """Raise unless NumPy can have the memory of all parameters and buffers of a module."""
+    """Raise unless NumPy can have the memory of all parameters and buffers of a module, which is Python's."""
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ArgumentTypeError(
+            f"{_name_of(module)} is a module that torch.jit has compiled, in which parameters cannot be replaced: wrap "
+            "the module that it was made of, or a torch.nn.Sequential(module) around it"
+        )
     for kind, named in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
         for path, tensor in named:
             check_host(tensor, f"the {kind} {path!r} of {_name_of(module)}", "write module")

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays.uninitialized import UninitializedParameter, uninitialized_error
 from ..core.settings.arguments import must_be, takes
 from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentTypeError
 from ..nn.modules.module import Module
-from .torch_arrays import array_of, check_host, torch, torch_tensor
+from .torch_arrays import array_of, check_host, check_made, torch, torch_tensor
 
 __all__ = ["from_torch_state_dict", "to_torch_state_dict"]
 
@@ -25,6 +26,7 @@ def to_torch_state_dict(state: Module | Mapping[str, object]) -> dict[str, torch
 
     Raises:
         ArgumentTypeError: an entry is no tensor and no array, or of a dtype that PyTorch has not.
+        ArgumentError: an entry has no shape yet, as in a lazy layer.
         DeviceError: an entry is not on the cpu.
 
     Example:
@@ -39,6 +41,8 @@ def to_torch_state_dict(state: Module | Mapping[str, object]) -> dict[str, torch
         raise ArgumentTypeError(takes("to_torch_state_dict", "a module of asyncgrad or a dict of tensors", state))
     result = {}
     for path, value in found.items():
+        if isinstance(value, UninitializedParameter):
+            raise uninitialized_error(path)
         if isinstance(value, Tensor):
             array = array_of(value, path)
         elif isinstance(value, (np.ndarray, np.generic)):
@@ -60,6 +64,7 @@ def from_torch_state_dict(state: Mapping[str, object] | torch.nn.Module) -> dict
 
     Raises:
         ArgumentTypeError: an entry is no tensor of PyTorch, such as the "extra state" of a module.
+        ArgumentError: an entry has no shape yet, as in a lazy module.
         DeviceError: an entry is not on the cpu.
 
     Example:
@@ -78,6 +83,7 @@ def from_torch_state_dict(state: Mapping[str, object] | torch.nn.Module) -> dict
     for path, value in found.items():
         if not isinstance(value, torch.Tensor):
             raise ArgumentTypeError(must_be(path, "a tensor of PyTorch", value, "take it out of the dict"))
+        check_made(value, path)
         tensor = value.detach()
         if tensor.dtype is torch.bfloat16:
             tensor = tensor.float()

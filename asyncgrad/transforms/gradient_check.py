@@ -49,7 +49,7 @@ async def gradcheck(
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them. Both may be trees
             (`ag.tree`) of tensors and other things. It is called many times, with copies of the inputs.
         inputs: its arguments, one or a tuple. Tensors that require grad are checked; float64 is needed for the
-            default tolerances. Anything else is passed on unchanged.
+            default tolerances. Anything else is passed on unchanged, a value (`ag.leaf`) too.
         eps: by how much an element is changed, up and down.
         atol: tolerated difference.
         rtol: tolerated difference, relative to the finite difference.

@@ -24,6 +24,7 @@ from ..core.settings.context import enable_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import LEAF, flatten_each, paths, unflatten_each
+from ..core.value import Value
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
 from .arguments import gradient_rows, gradients, zeros_like_tensor
 
@@ -37,6 +38,13 @@ __all__ = [
     "flatten_call",
     "indices_requiring_grad",
 ]
+
+
+#: What to write, in errors for values.
+_CHECK_OF_VALUES = (
+    "where a value is made of numbers, check a function that takes and returns tensors, by a Function that makes the "
+    "value of them and one that reads it; else compare await ag.grad(...) with the gradients that you expect"
+)
 
 
 class Tolerance(NamedTuple):
@@ -379,6 +387,12 @@ def indices_requiring_grad(entries: Sequence[Any]) -> list[int]:
         RequiresGradError: none does.
     """
     wanted = [index for index, entry in enumerate(entries) if isinstance(entry, Tensor) and entry.requires_grad]
+    value = next((entry for entry in entries if isinstance(entry, Value)), None)
+    if not wanted and value is not None:
+        raise RequiresGradError(
+            f"gradcheck changes the numbers of tensors that require grad, and was given a value of type "
+            f"{value.type.name} and no such tensor: {_CHECK_OF_VALUES}"
+        )
     if not wanted:
         raise RequiresGradError(
             "gradcheck differentiates with respect to the inputs that require grad, and none does: "
@@ -440,7 +454,8 @@ async def _call_for_named_outputs(fn: Callable[..., Any], arguments: Sequence[An
         if isinstance(leaf, Tensor):
             named.append((name, leaf))
         elif is_alone or isinstance(leaf, (np.ndarray, np.generic)):
-            raise GradientTypeError(f"{name} of the function must be a Tensor, not {type(leaf).__name__}")
+            hint = f": {_CHECK_OF_VALUES}" if isinstance(leaf, Value) else ""
+            raise GradientTypeError(f"{name} of the function must be a Tensor, not {type(leaf).__name__}{hint}")
     return named
 
 

@@ -15,6 +15,11 @@ class Answer(NamedTuple):
 
 
 @final
+class AnswersError(LookupError):
+    """A file of answers cannot be read, or has no answer to a request of a run that is replayed."""
+
+
+@final
 class Answers:
     """Answers by their requests, in memory and as lines of JSON in a file.
 
@@ -26,6 +31,7 @@ class Answers:
 
     Raises:
         FileNotFoundError: there is no file to replay.
+        AnswersError: a line of the file is no answer.
     """
 
     def __init__(self, path: Path | None = None, *, replay: bool = False) -> None:
@@ -36,9 +42,14 @@ class Answers:
         if replay or path.exists():
             # A process that was killed may have left half a line, which the next one must not be appended to.
             whole, _, torn = path.read_bytes().rpartition(b"\n")
-            for line in whole.splitlines():
-                entry = json.loads(line)
-                self._kept[key_of(entry["request"])] = Answer(entry["answer"], entry["tokens"])
+            for number, line in enumerate(whole.splitlines(), 1):
+                try:
+                    entry = json.loads(line)
+                    self._kept[key_of(entry["request"])] = Answer(entry["answer"], entry["tokens"])
+                except (ValueError, TypeError, KeyError) as error:
+                    raise AnswersError(
+                        f"line {number} of {path} is no answer: name another file, or mend it"
+                    ) from error
             if torn and not replay:
                 path.write_bytes(whole + b"\n" if whole else b"")
 
@@ -46,11 +57,14 @@ class Answers:
         """Return the answer to a request, or None.
 
         Raises:
-            LookupError: there is none, and a run is replayed.
+            AnswersError: there is none, and a run is replayed.
         """
         found = self._kept.get(key_of(request))
         if found is None and self.replay:
-            raise LookupError(f"{self.path} has no answer to this request: {key_of(request)}")
+            raise AnswersError(
+                f"{self.path} has no answer to this request: {key_of(request)}\n"
+                "Replay with the model and the options with which the file was written, or run without --replay"
+            )
         return found
 
     def keep(self, request: dict[str, Any], answer: Answer) -> None:

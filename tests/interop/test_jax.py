@@ -20,6 +20,7 @@ from asyncgrad import nn, optim, sync
 from asyncgrad.errors import (
     ArgumentError,
     ArgumentTypeError,
+    BlockingError,
     ChangedTensorError,
     DeviceError,
     ReleasedGraphError,
@@ -380,6 +381,16 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ArgumentTypeError,
         "cannot be hashed, and with jit=True",
     ),
+    "what_is_no_array": (
+        lambda: to_tensors({"name": "text"}),
+        ArgumentTypeError,
+        "to_tensors takes a pytree of arrays, not str 'text': take it out",
+    ),
+    "a_dtype_that_numpy_has_not": (
+        lambda: to_tensors(jnp.ones(2, jnp.bfloat16)),
+        ArgumentTypeError,
+        r"is of bfloat16, which NumPy has not: pass x\.astype",
+    ),
     "another_device": (
         lambda: wrap(jnp.sin)(ag.tensor([1.0], device=SimulatedAccelerator())),
         DeviceError,
@@ -414,6 +425,46 @@ def test_numbers_that_jax_would_narrow_are_refused() -> None:
     with pytest.raises(ArgumentError, match="int64, and JAX is set to int32"):
         wrap(lambda x: x)(np.array([2**40]))
     assert wrap(lambda x: x + 1)(np.array([2])).tolist() == [3]
+
+
+async def test_what_awaits_is_refused_where_a_loop_runs_and_runs_in_a_thread() -> None:
+    async def waiting(x: Any) -> Any:
+        await asyncio.sleep(0)
+        return np.sin(x)
+
+    fn = as_custom_vjp(waiting, result_shape_dtypes=jax.ShapeDtypeStruct((), np.float64))
+
+    with pytest.raises(BlockingError, match=r"waiting would have to suspend within JAX.*await asyncio\.to_thread"):
+        as_custom_vjp(waiting)(1.0)
+    assert float(await asyncio.to_thread(jax.grad(fn), 0.0)) == 1.0
+
+
+@jax.custom_vjp
+def given(x: Any, y: Any) -> Any:
+    """Return the sum; its gradients are what the rule was given, and a constant of the program."""
+    return x.sum() + y.sum()
+
+
+CONSTANT = np.linspace(0.0, 1.0, 100 * 100).reshape(100, 100)
+given.defvjp(lambda x, y: (given(x, y), y), lambda y, grad: (y, jnp.asarray(CONSTANT)))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    "fn", [lambda x, y: (x * y).sum(), lambda x, y: (x + y).sum(), given], ids=["product", "sum", "what_was_given"]
+)
+def test_a_large_gradient_may_be_written_into_and_nothing_else_changes(fn: Callable[..., Any], jit: bool) -> None:
+    inputs = [to_tensors(np.full((100, 100), number), requires_grad=True) for number in (2.0, 3.0)]
+    loss = wrap(fn, jit=jit)(*inputs)
+    found = sync.grad(loss, inputs, retain_graph=True)
+    before = [gradient.numpy().copy() for gradient in found]
+
+    for gradient in found:
+        gradient.numpy()[...] = -1.0
+
+    for gradient, value in zip(sync.grad(loss, inputs), before, strict=True):
+        np.testing.assert_array_equal(gradient, value)
+    assert [float(one.numpy().max()) for one in inputs] == [2.0, 3.0]
 
 
 def test_jax_may_trace_a_function_of_asyncgrad_that_calls_jax_itself() -> None:

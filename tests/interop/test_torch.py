@@ -108,6 +108,18 @@ def test_arguments_and_outputs_are_trees() -> None:
     assert (x.grad.tolist(), y.grad.tolist()) == ([4.0, 4.0], [1.0, 1.0])
 
 
+def test_results_with_names_keep_their_names() -> None:
+    x = ag.tensor([[1.0, 2.0], [3.0, 0.0]], requires_grad=True)
+
+    found = wrap(lambda x: torch.max(x, 0))(x)
+
+    assert type(found) is torch.return_types.max
+    assert found.indices.tolist() == [1, 0]
+    sync.backward(found.values.sum())
+    assert x.grad is not None
+    assert x.grad.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
 def test_integers_are_constants_and_integer_outputs_have_no_gradient() -> None:
     table = tensor(4, 2)
     rows, largest = wrap(lambda table, index: (table[index], table.argmax(1)))(table, np.array([2, 2]))
@@ -491,6 +503,9 @@ def test_inference_mode_of_pytorch_does_not_matter() -> None:
     with torch.inference_mode():
         y = wrap(torch.exp)(x).sum()
         sync.backward(y, retain_graph=True)
+        (first,) = sync.grad(y, [x], create_graph=True)
+        (second,) = sync.grad(first.sum(), [x])
     sync.backward(y)
 
     np.testing.assert_allclose(x.grad.numpy(), 2.0 * np.exp(x.detach().numpy()))
+    np.testing.assert_allclose(second.numpy(), np.exp(x.detach().numpy()))

@@ -151,9 +151,25 @@ def test_a_write_into_an_argument_and_a_second_backward_raise_as_pytorch_does() 
         z.backward()
 
 
-async def test_a_function_that_awaits_is_refused_where_a_loop_runs() -> None:
-    with pytest.raises(BlockingError):
+async def test_what_awaits_is_refused_where_a_loop_runs_and_runs_in_a_thread() -> None:
+    class Waiting(ag.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        async def backward(ctx: Any, grad: Any) -> Any:
+            await asyncio.sleep(0)
+            return grad * 2
+
+    with pytest.raises(BlockingError, match=r"asynchronous would have to .* await asyncio\.to_thread\(asynchronous, "):
         as_autograd_function(asynchronous)(tensor(3), tensor(3))
+    x = tensor(3)
+    y = as_autograd_function(Waiting.apply)(x).sum()
+    with pytest.raises(BlockingError, match=r"await asyncio\.to_thread\(loss\.backward\)"):
+        y.backward(retain_graph=True)
+    await asyncio.to_thread(y.backward)
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
 
 
 def test_a_graph_of_asyncgrad_is_freed_without_the_garbage_collector() -> None:

@@ -39,6 +39,11 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ArgumentTypeError,
         "plain function of PyTorch.*wrap what computes",
     ),
+    "a_module_that_torch_jit_has_compiled": (
+        lambda: wrap(torch.jit.ScriptModule()),
+        ArgumentTypeError,
+        r"ScriptModule is a module that torch\.jit has compiled.*torch\.nn\.Sequential\(module\) around it",
+    ),
     "an_unknown_option": (lambda: wrap(torch.sin, grads="both"), ArgumentError, '"asyncgrad" or "torch", not \'both\''),
     "no_tensor": (
         lambda: wrap(lambda x: x.sum().item())(tensor()),

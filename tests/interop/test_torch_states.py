@@ -14,7 +14,7 @@ import torch
 
 import asyncgrad as ag
 from asyncgrad import nn
-from asyncgrad.errors import DeviceError
+from asyncgrad.errors import ArgumentError, DeviceError
 from asyncgrad.interop.torch import from_torch_state_dict, to_torch_state_dict
 
 #: Layers of either library, and the shapes of what they take.
@@ -127,3 +127,10 @@ def test_bfloat16_becomes_float32() -> None:
 def test_a_tensor_on_another_device_is_refused() -> None:
     with pytest.raises(DeviceError, match=r"weight is on the device meta.*value\.cpu\(\)"):
         from_torch_state_dict(torch.nn.Linear(2, 1, device="meta"))
+
+
+def test_layers_without_shapes_say_to_call_them_once() -> None:
+    with pytest.raises(ArgumentError, match="weight has no shape yet, as in a lazy module: call the module once"):
+        from_torch_state_dict(torch.nn.LazyLinear(2).state_dict())
+    with pytest.raises(ArgumentError, match="weight has no shape yet, as its layer has not been called"):
+        to_torch_state_dict(nn.LazyLinear(2))

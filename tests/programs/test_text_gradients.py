@@ -362,6 +362,9 @@ async def test_the_stand_in_refuses_more_requests_than_it_takes_in_a_second():
         ("--stand-in --budget 9 --top-up -9", "--top-up must be at least 0, not -9"),
         ("--stand-in --at-once 0", "--at-once must be at least 1, not 0"),
         ("--stand-in --timeout 0", "--timeout must be more than 0 seconds, not 0"),
+        ("--stand-in --timeout nan", "--timeout must be more than 0 seconds, not nan"),
+        ("--stand-in --answers nowhere/run.jsonl", "--answers must be a file in a folder that is there, not nowhere"),
+        ("--stand-in --base-url http://x", "--stand-in starts a server of its own: leave out --base-url"),
     ],
 )
 def test_the_program_names_the_option_that_is_wrong(arguments, said, capsys, monkeypatch, tmp_path):
@@ -371,6 +374,18 @@ def test_the_program_names_the_option_that_is_wrong(arguments, said, capsys, mon
         text_gradients.main(arguments.split())
 
     assert raised.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [("{bad\n", "line 1 of run.jsonl is no answer"), ("", "Replay with the model and the options with which")],
+)
+def test_the_program_says_what_is_wrong_with_the_file_of_answers(lines, said, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.jsonl").write_text(lines)
+
+    assert text_gradients.main(["--model", "x", "--replay", "--answers", "run.jsonl"]) == 1
     assert said in capsys.readouterr().err
 
 

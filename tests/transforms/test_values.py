@@ -10,7 +10,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.core.arrays.value_type import VALUES
-from asyncgrad.errors import GradientTypeError, GraphError, InvalidRootError
+from asyncgrad.errors import GradientTypeError, GraphError, InvalidRootError, RequiresGradError
 from asyncgrad.extend import ValueType, register_value
 from asyncgrad.values import Feedback, Text
 
@@ -158,6 +158,19 @@ async def test_transforms_of_numbers_say_which_ones_take_values(transform: Any) 
         await transform(Shout.apply)(*arguments)
     with pytest.raises(GradientTypeError, match=r"must be a tensor .* ag\.func\.grad or ag\.func\.vjp"):
         await ag.jacobian(Shout.apply, text)
+
+
+async def test_gradcheck_of_values_says_what_to_check() -> None:
+    text, number = ag.leaf("abc", type=Noted()), ag.tensor(2.0, requires_grad=True)
+    advice = "by a Function that makes the value of them and one that reads it"
+    for check in (ag.gradcheck, ag.gradgradcheck):
+        with pytest.raises(RequiresGradError, match=rf"a value of type Noted and no such tensor: .*{advice}"):
+            await check(Shout.apply, text)
+        with pytest.raises(
+            GradientTypeError, match=rf"output 0 of the function must be a Tensor, not Value: .*{advice}"
+        ):
+            await check(lambda number: ag.Value("d", Noted()), number)
+    assert await ag.gradcheck(Weighed.apply, (text, number))
 
 
 @pytest.mark.parametrize("is_edge", [False, True])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from typing import Any, final
 
 from .tensor_base import TensorBase
-from .values import has_memory, on_host
+from .values import has_memory, is_sparse, on_host
 
 __all__ = ["bits_of"]
 
@@ -36,6 +37,13 @@ def _bits_of_object(value: Any) -> Hashable:
         return type(value), *map(bits_of, value)
     if isinstance(value, dict):
         return type(value), *((bits_of(key), bits_of(one)) for key, one in value.items())
+    if is_sparse(value) and hasattr(entries := value.tocoo(), "coords"):
+        return type(value), value.shape, *map(bits_of, (*entries.coords, entries.data))
+    if getattr(getattr(type(value), "__dataclass_params__", None), "eq", False):
+        # Not by its `==`, which cannot compare arrays in it, and takes 0.0 for -0.0.
+        # Whoever has made a dataclass has loaded the module, which takes as long to load as this package does.
+        fields = sys.modules["dataclasses"].fields(value)
+        return type(value), *(bits_of(getattr(value, field.name)) for field in fields)
     return _Object(value)
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "is_device_array",
     "is_labelled",
     "is_number_dtype",
+    "is_sparse",
     "is_writeable",
     "makes_arrays",
     "memory_owner",
@@ -424,7 +425,9 @@ class OwnedMemory:
     __slots__ = ("__array_interface__", "_array")
 
     def __init__(self, array: np.ndarray) -> None:
-        self.__array_interface__: dict[str, Any] = array.__array_interface__
+        interface: dict[str, Any] = array.__array_interface__
+        # A library whose arrays nobody writes into says that it is read-only.
+        self.__array_interface__: dict[str, Any] = interface | {"data": (interface["data"][0], False)}
         self._array = array
 
 
@@ -555,14 +558,14 @@ def refuse_sparse(name: str, operands: Iterable[Any], error: Exception | None = 
     for operand in operands:
         if isinstance(operand, (list, tuple)):
             refuse_sparse(name, operand, error)
-        elif _is_sparse(operand) and ".toarray()" not in str(error):
+        elif is_sparse(operand) and ".toarray()" not in str(error):
             raise ArgumentTypeError(f"{name} of a tensor and {describe(operand)}: {_instead(operand)}") from error
 
 
 def _is_no_number(operand: Any) -> bool:
     if isinstance(operand, (TensorBase, bool, int, float, complex, np.dtype, type)) or operand is None:
         return False
-    if _is_sparse(operand):
+    if is_sparse(operand):
         return True
     try:
         return not is_number_dtype(np.asarray(operand).dtype)
@@ -570,14 +573,15 @@ def _is_no_number(operand: Any) -> bool:
         return False
 
 
-def _is_sparse(operand: Any) -> bool:
+def is_sparse(operand: Any) -> bool:
+    """Tell whether this is a sparse array or matrix of SciPy's."""
     # Of its type: an object of another library may compute attributes that it does not have.
     return hasattr(type(operand), "toarray") and hasattr(type(operand), "nnz")
 
 
 def _instead(cause: Any) -> str:
     """Return what to write instead of passing `cause`, for an error message."""
-    if _is_sparse(cause):
+    if is_sparse(cause):
         return (
             "sparse matrices are supported beside tensors by @, *, + and - and by asyncgrad.scipy.sparse, so write "
             f"{type(cause).__name__}.toarray() for it"

@@ -86,14 +86,29 @@ class AccumulateValue(Leaf):
         self.shape = None
         self.dtype: Any = None
         self.device: Any = variable._device
-        self.meta = NodeMeta((variable._value_metadata,))
+        self.meta = NodeMeta()
         self.meta.takes_values = True
+        self.describe_again()
+
+    def describe_again(self) -> None:
+        """Have gradients checked against the object that the leaf has now."""
+        self.make_meta().input_metadata = (self.variable._value_metadata,)
 
     def accumulate(self, grad: Any, changes: list[Change], listed: bool = True) -> GradChange | None:
-        """Add `grad`, a gradient of the type; see AccumulateGrad."""
+        """Add `grad`, a gradient of the type; see AccumulateGrad.
+
+        Raises:
+            InvalidGradientError: it, or `.grad`, is that of an object which the leaf had before, and does not fit.
+            GradientTypeError: the same, where its class is wrong.
+        """
         variable = self.variable
         if grad is None or variable._meta is None or not variable._meta.requires_grad:
             return None
+        metadata: Any = variable._value_metadata
+        if metadata.is_replaced:
+            metadata.take(variable._meta.grad, lambda it: f"the .grad to which a gradient is to be added is {it}")
+            # It was checked where it arrived, since when the leaf may have got another object.
+            metadata.take(grad, lambda it: f"the gradient that is to be added to .grad is {it}")
         return change_grad(variable, grad, changes, sole=False, listed=listed)
 
 

@@ -21,6 +21,11 @@ __all__ = ["ValueMetadata", "held", "may_await_merge", "replaced", "unheld"]
 
 _OBJECT = np.dtype(object)
 
+_REPLACED = (
+    ". The leaf has got another object, v.value = other: set v.grad = None then, and run the backward of graphs that "
+    "were made before it, or make a new leaf"
+)
+
 
 @final
 class ValueMetadata:
@@ -40,7 +45,7 @@ class ValueMetadata:
         (ValueMetadata(Notes(), 3),)
     """
 
-    __slots__ = ("description", "device", "type")
+    __slots__ = ("description", "device", "is_replaced", "type")
 
     #: For those who show it beside arrays.
     shape: tuple[int, ...] = ()
@@ -51,6 +56,8 @@ class ValueMetadata:
         self.type: ValueType = type
         self.description: object = description
         self.device: Any = device
+        #: Whether the value is a leaf that had another object before.
+        self.is_replaced: bool = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ValueMetadata):
@@ -89,7 +96,10 @@ class ValueMetadata:
             self.type.check(converted, self.description)
         except (TypeError, ValueError) as error:
             kind = GradientTypeError if isinstance(error, TypeError) else InvalidGradientError
-            raise kind(f"{said(describe(value))}, which is no gradient of type {self.type.name}: {error}") from error
+            raise kind(
+                f"{said(describe(value))}, which is no gradient of type {self.type.name}: {error}"
+                + (_REPLACED if self.is_replaced else "")
+            ) from error
         return ValueGradient(self, (converted,))
 
     def merged(self, held: ValueGradient, value: Any, node: NodeLike) -> ValueGradient | None:

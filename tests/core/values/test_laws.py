@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+from typing import ClassVar
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import asyncgrad as ag
 from asyncgrad.errors import UnusedInputError
 from asyncgrad.graph import get_gradient_edge, register_multi_grad_hook
-from asyncgrad.values import Tree
+from asyncgrad.values import SparseRows, Tree
 from tests.core.values.kinds import each_kind
 from tests.support.failing import Trouble
 
@@ -329,3 +332,60 @@ async def test_a_memoized_rule_is_asked_again_where_one_number_of_a_large_tree_d
     await top.backward(gradient, retain_graph="until_success")
     assert asked == [1.0, 2.0]
     assert leaf.grad["large"][5_000] == 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Patch:
+    """A gradient with an array in it, which `==` cannot compare."""
+
+    numbers: np.ndarray
+
+
+class Patches(ag.extend.ValueType):
+    def add(self, first, second):
+        return Patch(first.numbers + second.numbers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "gradient"),
+    [
+        (SparseRows(), np.zeros((3, 2)), lambda: scipy.sparse.coo_array(([2.0], ([1], [0])), shape=(3, 2))),
+        (Patches(), "a", lambda: Patch(np.ones(2))),
+    ],
+    ids=["sparse_rows", "dataclass"],
+)
+async def test_a_memoized_rule_is_not_asked_again_for_an_equal_gradient_that_is_another_object(kind, value, gradient):
+    class Passing(ag.Function):
+        asked: ClassVar = []
+
+        @staticmethod
+        def forward(ctx, name, value):
+            ctx.name = name
+            return ag.Value(value.value, kind)
+
+        @staticmethod
+        def backward(ctx, given):
+            if ctx.name == "fails" and len(Passing.asked) == 1:
+                raise Trouble
+            return None, gradient()
+
+    class Dear(ag.Function):
+        is_memoized = True
+
+        @staticmethod
+        def forward(ctx, value):
+            return ag.Value(value.value, kind)
+
+        @staticmethod
+        def backward(ctx, given):
+            Passing.asked.append(given)
+            return (given,)
+
+    leaf = ag.leaf(value, type=kind)
+    top = Passing.apply("makes", Dear.apply(Passing.apply("fails", leaf)))
+    with pytest.raises(Trouble):
+        await top.backward(gradient(), retain_graph="until_success")
+    Passing.asked.append("again")
+    await top.backward(gradient(), retain_graph="until_success")
+    assert len(Passing.asked) == 2
+    assert leaf.grad is not None

@@ -20,6 +20,7 @@ from asyncgrad.errors import (
     GradientTypeError,
     GraphError,
     InPlaceError,
+    InvalidGradientError,
     InvalidRootError,
     RequiresGradError,
 )
@@ -232,9 +233,28 @@ def test_a_leaf_may_get_another_object_which_graphs_that_have_saved_it_tell():
     assert leaf.value == "longer"
 
 
-def test_a_gradient_is_checked_against_the_object_that_the_graph_was_made_with():
-    leaf = ag.leaf({"a": 1.0}, type=Tree())
+def test_graphs_made_before_a_leaf_got_another_object_lead_to_it():
+    class Shout(ag.Function):
+        @staticmethod
+        def forward(ctx, text):
+            return ag.Value(text.value.upper(), text.type)
 
+        @staticmethod
+        def backward(ctx, feedback):
+            return (feedback,)
+
+    leaf, seen = text("a"), []
+    leaf.register_hook(seen.append)
+    made, node = Shout.apply(leaf), get_gradient_edge(leaf).node
+    leaf.value = "longer"
+    assert get_gradient_edge(leaf).node is node
+    (found,) = sync.grad(made, [leaf], Feedback("x"), retain_graph=True)
+    assert found == (Feedback("x"),)
+    sync.backward(made, Feedback("y"), inputs=[leaf])
+    assert (leaf.grad, seen) == ((Feedback("y"),), [(Feedback("x"),), (Feedback("y"),)])
+
+
+def test_gradients_are_checked_against_the_object_that_a_leaf_has():
     class Sum(ag.Function):
         @staticmethod
         def forward(ctx, tree):
@@ -245,13 +265,31 @@ def test_a_gradient_is_checked_against_the_object_that_the_graph_was_made_with()
         def backward(ctx, grad):
             return dict.fromkeys(ctx.keys, grad)
 
+    leaf = ag.leaf({"a": 1.0}, type=Tree())
     before = Sum.apply(leaf)
-    leaf.value = {"a": 1.0, "b": 2.0}
-    sync.backward(Sum.apply(leaf))
-    assert {key: float(part) for key, part in leaf.grad.items()} == {"a": 1.0, "b": 1.0}
+    sync.backward(before, retain_graph=True)
+    leaf.value = {"b": 1.0}
+    now = Sum.apply(leaf)
+    with pytest.raises(
+        InvalidGradientError, match=r"its structure is .* has got another object, .* = other: set v\.grad"
+    ):
+        sync.backward(before)
+    with pytest.raises(InvalidGradientError, match=r"the \.grad to which .* is dict .* set v\.grad = None then"):
+        sync.backward(now, retain_graph=True)
+    assert leaf.grad.keys() == {"a"}
     leaf.grad = None
-    sync.backward(before)
-    assert {key: float(part) for key, part in leaf.grad.items()} == {"a": 1.0}
+    sync.backward(now, retain_graph=True)
+    assert leaf.grad == {"b": 1.0}
+
+    def replace(gradient):
+        leaf.grad, leaf.value = None, {"c": 1.0}
+
+    leaf.register_hook(replace)
+    with pytest.raises(
+        InvalidGradientError, match=r"the gradient that is to be added to \.grad is dict .* set v\.grad"
+    ):
+        sync.backward(now)
+    assert leaf.grad is None
 
 
 def test_rows_of_gradients_are_for_tensors():

@@ -97,8 +97,8 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy --strict
 
-# Each core has a process of tests: with threads of its own in each, BLAS waits for cores that others hold, and a product
-# takes a hundred times as long.
+# Each core has a process of tests. With BLAS threads of their own they wait for cores that others hold: tests of small
+# matrices take five times the processor time.
 pytest test-compiled test-lowest: export OPENBLAS_NUM_THREADS ?= 1
 
 pytest: $(VENV)/.dev

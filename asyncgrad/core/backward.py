@@ -153,12 +153,10 @@ async def backward(
     """
     if create_graph is not False or retain_graph is not None:
         retain_graph, create_graph = _check_flags(retain_graph, create_graph)
-    roots = _as_sequence(tensors, "root")
     wanted, structure = (None, None) if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to, or leave it out")
-    given = (None,) * len(roots) if grad_tensors is None else _as_gradients(tensors, roots, grad_tensors)
-    edges, grads = _check_roots(roots, given, create_graph)
+    edges, grads = _start(tensors, grad_tensors, create_graph)
     if wanted is not None:
         _retain_grads(wanted)
     if create_graph:
@@ -669,6 +667,45 @@ def _check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool
             grads.append(_own_gradient(value, edge.node.device, create_graph))
         edges.append(edge)
     return edges, grads
+
+
+def _start(tensors: Any, gradients: Any, create_graph: bool) -> tuple[list[Edge], list[Any]]:
+    """Return the edges and the gradients that a backward starts from; raise if one of them is invalid."""
+    if isinstance(tensors, TensorBase) and not create_graph:
+        plain = _plain_start(tensors, gradients)
+        if plain is not None:
+            return plain
+    roots = _as_sequence(tensors, "root")
+    return _check_roots(roots, _as_gradients(tensors, roots, gradients), create_graph)
+
+
+def _plain_start(root: TensorBase, gradient: Any) -> tuple[list[Edge], list[Any]] | None:
+    """Return what `_check_roots` does for a root that most often is one; None for what it looks at closer.
+
+    That is a result whose node has no hooks, and starts from an array that fits, or from 1 where it is one real number.
+    """
+    node, data = root._grad_fn, root._data
+    if node is None or root._view is not None or node.meta is not None or data.__class__ is not np.ndarray:
+        return None
+    if gradient is None:
+        if node.shape != () or node.dtype.kind != "f":
+            return None
+        # As `values.ones_like`.
+        start = np.empty((), node.dtype)
+        start.fill(1)
+    else:
+        array = gradient
+        if isinstance(gradient, TensorBase):
+            if gradient._device is not node.device:
+                return None
+            array = gradient._data
+        if array.__class__ is not np.ndarray or array.shape != node.shape or array.dtype is not node.dtype:
+            return None
+        # The caller may write into theirs meanwhile.
+        start = array.copy("K")
+    if node.device is not None and not node.device.has_host_arrays:
+        return None
+    return [Edge(node, root._output_nr)], [start]
 
 
 def _value_gradient(index: int, gradient: Any, metadata: ValueMetadata) -> Any:

@@ -26,6 +26,7 @@ from ..errors import ArgumentTypeError
 from .object_key import is_array, key_of
 
 __all__ = [
+    "CONTEXT",
     "Static",
     "has_grad",
     "in_context",
@@ -38,6 +39,18 @@ __all__ = [
     "whole_context",
     "without_mark",
 ]
+
+
+#: What of the context is looked at. Under a profile of programs, GRAD_MODE counts as it is without it.
+CONTEXT: tuple[ContextVar[Any], ...] = (
+    GRAD_MODE,
+    DEFAULT_DTYPE,
+    IN_TRANSFORM,
+    RECOMPUTING,
+    ANOMALY,
+    SAVED_TENSORS_HOOKS,
+    DEFAULT_DEVICE,
+)
 
 
 @final
@@ -116,18 +129,8 @@ def _why_not(leaf: Any) -> str | None:
 
 
 def whole_context() -> tuple[Any, ...]:
-    """Return all of the context that is looked at: two calls with equal ones run alike."""
-    # Each call asks.
-    return (
-        _grad_mode(),
-        DEFAULT_DTYPE.get(),
-        IN_TRANSFORM.get(),
-        RECOMPUTING.get(),
-        np.geterr(),
-        ANOMALY.get(),
-        SAVED_TENSORS_HOOKS.get(),
-        DEFAULT_DEVICE.get(),
-    )
+    """Return all of the context that is looked at: the values of CONTEXT, and how errors are treated."""
+    return _grad_mode(), *[variable.get() for variable in CONTEXT[1:]], np.geterr()
 
 
 def key_of_context() -> tuple[Hashable, ...]:

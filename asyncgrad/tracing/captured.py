@@ -136,7 +136,7 @@ class CapturedNames:
         for cell, one in cells:
             if content_of(cell) is not one:
                 return False
-        return all(sys.modules.get(name) is one for name, one in modules)
+        return not modules or all(sys.modules.get(name) is one for name, one in modules)
 
     def function_with(self, values: dict[Place, Any]) -> Callable[..., Any]:
         """Return the function with other values where those with numbers were found."""

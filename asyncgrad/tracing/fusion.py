@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -24,6 +25,8 @@ __all__ = ["Fusion", "Group", "Instruction", "Kernel", "Operand", "fuse"]
 
 #: How many steps a kernel has at most, and with how many arrays: what bounds the time of its compilation.
 _MOST_STEPS, _MOST_OPERANDS = 128, 160
+#: How many calls of a loop are many, and how many elements are few for one.
+_MANY_CALLS, _FEW_ELEMENTS = 32, 64
 _COMPARISONS = {
     np.less: "less",
     np.less_equal: "less_equal",
@@ -417,8 +420,6 @@ class _Building:
 
     def group(self, first: int) -> list[Group]:
         """Return the group, if it is worth a kernel; the first step of all has a number in the program."""
-        if self._length < 2 and not self._has_others:
-            return []
         begin, end = self._begin, self._begin + self._length
         last = {(root, place): index for index, root, place, _ in self._stored}
         used = {one for code in self._code if code.name not in ("load", "store") for one in code.inputs}
@@ -432,7 +433,15 @@ class _Building:
             self._code[index] = Instruction("store", kind, kind, (number, result))
         code = _without_gaps(self._code)
         kernel = _ordered(_plain(self._shape), self._operands, code, self._reports_nan, self._stored[0][2].steps)
+        if self._length < 2 and not self._has_others and not _is_called_often(kernel):
+            return []
         return [Group(begin, end, kernel, tuple(self._parts), self._ignored)]
+
+
+def _is_called_often(kernel: Kernel) -> bool:
+    """Tell whether NumPy's loop would be called for a few elements at a time, so that the calls take the time."""
+    *around, innermost = kernel.counts
+    return prod(around) >= _MANY_CALLS and innermost <= _FEW_ELEMENTS
 
 
 _MAKES_BOOL = {*_COMPARISONS.values(), "isnan"}

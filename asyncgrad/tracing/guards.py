@@ -145,6 +145,10 @@ class Guards:
             raise Untraceable(f"{error}: {what}") from None
         self._reads.append((read, value, None if is_fixed(key) else key, attributes))
 
+    def are_empty(self) -> bool:
+        """Tell whether nothing was read that could change."""
+        return not self._reads
+
     def hold(self) -> bool:
         """Tell whether all is as it was."""
         for read, value, key, attributes in self._reads:

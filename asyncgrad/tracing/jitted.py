@@ -19,6 +19,7 @@ from ..core.engine.measured_calls import MeasuredCalls
 from ..core.graph.saved_hooks import prepare_write
 from ..core.settings.context import BLOCKING, GENERATOR
 from ..core.settings.loop_turn import keep_pace
+from ..core.settings.observers import PROGRAMS
 from ..core.tensor import Tensor
 from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
 from ..errors import ArgumentError, ChangedTensorError, GraphError
@@ -43,7 +44,7 @@ from .last_call import LastCall, Parts
 from .object_key import is_array, key_of_structure
 from .program import CheckFailed
 from .program_picture import picture_of, shown_of
-from .replay import Lease, record
+from .replay import Lease, ReplayNode, recorded_node
 from .runner import runner
 from .trace import Refusal, Untraceable
 from .variant import Output, Variant, trace_variant
@@ -99,12 +100,12 @@ class Call:
     """One call of a compiled function: its arguments and what the function has captured, as leaves of a tree."""
 
     __slots__ = (
-        "_arrays",
         "_captured_names",
         "_transform",
         "args",
         "captured",
         "known",
+        "known_arrays",
         "kwargs",
         "leaves",
         "numbered",
@@ -134,7 +135,7 @@ class Call:
         self.places: tuple[int | None, ...] = places_of(leaves)
         #: The arrays and tensors among the leaves, each once.
         self.numbered: list[Any] = list({id(leaf): leaf for leaf in leaves if is_array(leaf)}.values())
-        self._arrays: list[np.ndarray] | None = None
+        self.known_arrays: list[np.ndarray] | None = None
 
     @classmethod
     def like(
@@ -155,14 +156,14 @@ class Call:
         call.kwargs = kwargs
         call.captured = captured
         call.structure, call.places, call.known = last.structure, last.places, last.state
-        call.leaves, call.numbered, call._arrays = parts
+        call.leaves, call.numbered, call.known_arrays = parts
         return call
 
     def arrays(self) -> list[np.ndarray]:
         """Return the arrays of the arguments, each once."""
-        if self._arrays is None:
-            self._arrays = [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in self.numbered]
-        return self._arrays
+        if self.known_arrays is None:
+            self.known_arrays = [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in self.numbered]
+        return self.known_arrays
 
     def key(self) -> Hashable:
         """Return what is equal for calls that may run the same programs."""
@@ -328,12 +329,32 @@ class Jitted:
         Raises:
             GraphError: the function cannot be compiled, and its program would be wrong without a sign of it.
         """
-        args = (*self.bound, *args)
+        if self.bound:
+            args = (*self.bound, *args)
+        last, is_tried = self._last_call, False
+        if last is not None and last.variant.is_ready(self.verify):
+            # Most calls are like the one before them.
+            is_tried = True
+            try:
+                call = self.call_like(last, args, kwargs)
+                if call is not None and (last.variant.is_unguarded or last.variant.holds()):
+                    result = Computed(last.variant, call).finish()
+                    self.counts["calls"] += 1
+                    self.counts["replayed"] += 1
+                    return result
+            except Untraceable:
+                # Found again below.
+                pass
+            except CheckFailed:
+                self.counts["failed checks"] += 1
+            except Exception as error:
+                self.counts["calls"] += 1
+                return self._eagerly_after(error, args, kwargs)
         if isinstance(GENERATOR.get(), TracedGenerator):
             # Within another compiled function, which is traced: a part of that program.
             return self.function(*args, **kwargs)
         reason = NOT_TRACED
-        for call, variant, family, why in self.attempts(args, kwargs):
+        for call, variant, family, why in self.attempts(args, kwargs, is_tried):
             if call is None or variant is None:
                 reason = why
                 break
@@ -342,20 +363,28 @@ class Jitted:
             except CheckFailed:
                 self.counts["failed checks"] += 1
             except Exception as error:
-                # The function raises it too, or catches it.
-                reason = f"{type(error).__name__} in its program"
-                break
+                return self._eagerly_after(error, args, kwargs)
         return self._eagerly(reason, functools.partial(self.function, *args, **kwargs))
 
-    def attempts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Attempt]:
+    def _eagerly_after(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the function returns after an error in its program, which it raises too, or catches."""
+        reason = f"{type(error).__name__} in its program"
+        return self._eagerly(reason, functools.partial(self.function, *args, **kwargs))
+
+    def attempts(self, args: tuple[Any, ...], kwargs: dict[str, Any], is_tried: bool = False) -> Iterator[Attempt]:
         """Yield the programs that may suit a call, to be tried one after the other; at last why it is eager.
+
+        Args:
+            args: the arguments.
+            kwargs: the keyword arguments.
+            is_tried: whether the program that has run last does not suit.
 
         Raises:
             GraphError: the function cannot be compiled, and its program would be wrong without a sign of it.
         """
         self.counts["calls"] += 1
         try:
-            last = self._last_call
+            last = None if is_tried else self._last_call
             call = None if last is None else self.call_like(last, args, kwargs)
             if last is not None and call is not None and last.variant.holds():
                 reason = None if is_profiled() else self._fuse(last.variant, call)
@@ -702,8 +731,11 @@ class Computed:
         #: Of the generator before the run; None where nothing is drawn.
         self.state: Any = generator().bit_generator.state if variant.program.is_random else None
         try:
-            run = watched(self.lease.table, variant.name, "forward", self.lease.table.run_forward)
-            self.outputs: list[np.ndarray] = run(call.arrays(), place)
+            run = self.lease.table.run_forward
+            if PROGRAMS.all_put:
+                run = watched(self.lease.table, variant.name, "forward", run)
+            arrays = call.known_arrays
+            self.outputs: list[np.ndarray] = run(call.arrays() if arrays is None else arrays, place)
         except BaseException:
             if self.state is not None:
                 # What it has drawn is drawn again, by another program or by the function.
@@ -718,19 +750,23 @@ class Computed:
 
     def finish(self) -> Any:
         """Change what the call changes; return what the function returns, with its history."""
-        self.commit()
-        variant, call = self.lease.variant, self._call
-        recorded = None
-        if variant.wanted and variant.has_graph:
-            again = _Again(variant, call, call.known_state(), self.state)
-            recorded = record(self.lease, again, call.numbered, self.outputs)
-        return self.result(recorded)
+        variant, call, lease = self.lease.variant, self._call, self.lease
+        if variant.program.commits:
+            self.commit()
+        if not (variant.wanted and variant.has_graph):
+            return self.result()
+        reads = call.known if call.known is not None else call.known_state()
+        node = recorded_node(lease, _Again(variant, call, reads, self.state), call.numbered, self.outputs)
+        if variant.returns_loss:
+            # Most functions: without a list of what they return.
+            return Tensor(self.outputs[0], node, 0, node.device)
+        return self.result(node)
 
-    def result(self, recorded: Callable[[int], Tensor] | None = None) -> Any:
-        """Return what the function returns; `recorded` gives a tensor with a history, by the number of an output."""
+    def result(self, node: ReplayNode | None = None) -> Any:
+        """Return what the function returns, with `node` as its history."""
         variant = self.lease.variant
         found: dict[int, Any] = {}
-        results = [_result(one, recorded, self.outputs, self._call.leaves, found) for one in variant.outputs]
+        results = [_result(one, node, self.outputs, self._call.leaves, found) for one in variant.outputs]
         return results[0] if variant.structure is LEAF else unflatten(variant.structure, results)
 
 
@@ -772,7 +808,7 @@ class _Again:
 
 def _result(
     output: Output,
-    recorded: Callable[[int], Tensor] | None,
+    node: ReplayNode | None,
     arrays: Sequence[Any],
     leaves: Sequence[Any],
     found: dict[int, Any],
@@ -788,8 +824,8 @@ def _result(
     if output.kind == "number":
         return arrays[index][()]
     if index not in found:
-        if recorded is not None and output.requires_grad:
-            found[index] = recorded(index)
+        if node is not None and output.requires_grad:
+            found[index] = Tensor(arrays[index], node, index, node.device)
         else:
             found[index] = Tensor(arrays[index], None, 0, output.device)
     return found[index]

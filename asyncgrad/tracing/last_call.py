@@ -12,12 +12,16 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
+from ..core.graph.creation import RecordingOnly
+from ..core.settings.context import GENERATOR, GRAD_MODE
 from ..core.settings.source import SourceWriter
 from ..core.tensor import Tensor
 from ..core.tree.structure import TreeStructure, flatten
 from ..nn.modules.module import Module, ModuleLayout, layout_of
-from .call_key import has_grad, key_of_leaf, places_of, whole_context
+from .call_key import CONTEXT, has_grad, key_of_leaf, places_of, whole_context
 from .captured import Captured
+from .draws import TracedGenerator
+from .error_ways import ErrorWays
 from .object_key import is_fixed, is_unchanging_class, key_of_class, key_of_structure
 from .variant import Variant
 
@@ -28,7 +32,9 @@ Parts = tuple[list[Any], list[Any], list[np.ndarray]]
 
 #: What the functions that compare use besides the constants of a call.
 _NAMES: dict[str, Any] = {
+    "RecordingOnly": RecordingOnly,
     "Tensor": Tensor,
+    "TracedGenerator": TracedGenerator,
     "flatten": flatten,
     "has_grad": has_grad,
     "key_of_class": key_of_class,
@@ -50,7 +56,7 @@ class LastCall:
         state: what it had read, but for the numbers of arrays and the context.
     """
 
-    __slots__ = ("_captured", "_context", "_parts_of", "places", "state", "structure", "variant")
+    __slots__ = ("_captured", "_parts_of", "places", "state", "structure", "variant")
 
     def __init__(
         self, variant: Variant, leaves: Sequence[Any], structure: TreeStructure, captured: Captured, state: Hashable
@@ -60,14 +66,11 @@ class LastCall:
         self.structure = structure
         self.places = places_of(leaves)
         self._captured = captured
-        self._context = whole_context()
         self._parts_of = _function_for(structure, leaves, self.places)
 
     def match(self, args: tuple[Any, ...], kwargs: dict[str, Any], captured: Captured) -> Parts | None:
         """Return the parts of a call that is like this one; None for one that is not."""
         if captured is not self._captured and captured.key != self._captured.key:
-            return None
-        if whole_context() != self._context:
             return None
         return self._parts_of(args, kwargs, captured.values)
 
@@ -83,6 +86,7 @@ def _function_for(
         places: which of the arrays and tensors each leaf is.
     """
     writer = _Writer(leaves, places)
+    writer.compare_context()
     roots = "args", "kwargs", "values"
     for name, child in zip(roots, structure.children, strict=True):
         writer.take_apart(name, child)
@@ -122,6 +126,21 @@ class _Writer:
         arrays = [array for _, array in self._found.values()]
         self._source.write(f"return [{', '.join(leaves)}], [{', '.join(numbered)}], [{', '.join(arrays)}]")
         return self._source.run("comparison of calls")[0]
+
+    def compare_context(self) -> None:
+        """Compare the settings of the context with what they are now.
+
+        Within another function that is traced, a call is a part of the program of that one.
+        """
+        *values, ways = whole_context()
+        for variable, value in zip(CONTEXT, values, strict=True):
+            now, name = self._new("setting"), self._constant("setting", value)
+            self._source.write(f"{now} = {self._constant('setting_of', variable.get)}()")
+            # A profile of the programs that run changes nothing else.
+            known = f" and {now}.__class__ is not RecordingOnly" if variable is GRAD_MODE and value is True else ""
+            self._refuse(f"{now} is not {name}{known} and {now} != {name}")
+        self._refuse(f"not {self._constant('ways', ErrorWays(ways).are_now)}()")
+        self._refuse(f"{self._constant('generator', GENERATOR.get)}().__class__ is TracedGenerator")
 
     def take_apart(self, name: str, structure: TreeStructure) -> None:
         """Compare a tree that has a name with what it was, and give its leaves names."""

@@ -99,6 +99,19 @@ class Operand:
         """Return what is the same for operands that are the same elements of one array."""
         return self.base, self.offset, self.shape, self.strides
 
+    def meets(self, other: Operand) -> bool:
+        """Tell whether it may have a byte in common with another one."""
+        if self.base or other.base:
+            # What calls bring may lie anywhere.
+            return True
+        (low, high), (bottom, top) = self._extent(), other._extent()
+        return low < top and bottom < high
+
+    def _extent(self) -> tuple[int, int]:
+        spans = [(length - 1) * stride for length, stride in zip(self.shape, self.strides, strict=True)]
+        low = self.offset + sum(one for one in spans if one < 0)
+        return low, self.offset + sum(one for one in spans if one > 0) + self.dtype.itemsize
+
     def is_flat(self) -> bool:
         """Tell whether the elements lie one after the other, in C order."""
         expected = self.dtype.itemsize

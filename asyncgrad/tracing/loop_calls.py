@@ -172,7 +172,13 @@ class LoopCalls:
     def _copy_of_operand(self, given: Operand, target: Operand, ignored: int) -> LoopCall | None:
         kind = target.dtype.char
         loop = self._own.casts.get(kind * 2) or inner_loop(np.positive, f"{kind}->{kind}")
-        return None if loop is None else self._elementwise(np.positive, loop, [given, target], ignored)
+        if loop is None:
+            return None
+        call = self._elementwise(np.positive, loop, [given, target], ignored)
+        rows = self._own.row_copies.get(kind)
+        if call is None or call.loop is None or rows is None or not call.outer or given.meets(target):
+            return call
+        return LoopCall(rows, call.operands, *_by_rows(call), ignored, call.clears)
 
     def copied(self, value: Value, base: int) -> LoopCall | None:
         """Return the call that copies a Value to the array with number `base`, in C order; None where there is none."""
@@ -555,6 +561,15 @@ def _axes(ufunc: np.ufunc, operands: Sequence[Operand]) -> tuple[int, list[int],
         return None
     steps = [step for _, strides in merged for step in filled(strides, MOST_OPERANDS)]
     return len(merged) - 1, [length for length, _ in merged], steps
+
+
+def _by_rows(call: LoopCall) -> tuple[int, list[int], list[int]]:
+    """Return the axes of a copy whose loop does the last two: what lies together in one array or in the other."""
+    steps = [call.steps[begin : begin + MOST_OPERANDS] for begin in range(0, len(call.steps), MOST_OPERANDS)]
+    *around, innermost = zip(call.counts, steps, strict=True)
+    row = min(range(len(around)), key=lambda axis: (abs(around[axis][1][0]), -axis))
+    axes = [*around[:row], *around[row + 1 :], around[row], innermost]
+    return call.outer - 1, [count for count, _ in axes], [step for _, one in axes for step in one]
 
 
 def _as_matrices(a: Operand, b: Operand, target: Operand) -> list[Operand]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 __all__ = ["CASTS", "COPIES", "name_of_cast", "write_loop", "write_own_loops"]
@@ -13,18 +13,21 @@ CASTS = ("?f", "?d", "?B", "fd", "id")
 COPIES = {8: "?bB", 16: "hHe", 32: "iIf", 64: "lLqQd"}
 #: How many elements a loop of the runner takes at a time.
 _AT_ONCE = 8
+#: How many rows and columns a loop that turns them copies at a time, so that their lines stay in the cache.
+_TILE = 8
 #: The bytes of LLVM's types.
 _BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
 #: Of how many bytes the address of what is written past the caches is a multiple.
 _EDGE = 16
 
 
-def write_own_loops(module: Any, loop: Any) -> None:
+def write_own_loops(module: Any, loop: Any, most_operands: int) -> None:
     """Write the loops into a module.
 
     Args:
         module: the module.
         loop: the type of a loop.
+        most_operands: for how many operands there are steps along each axis.
     """
     from llvmlite import ir  # optional
 
@@ -33,6 +36,7 @@ def write_own_loops(module: Any, loop: Any) -> None:
         _write_cast(ir.Function(module, loop, name_of_cast(pair)), pair)
     for size in COPIES:
         _write_copy(ir.Function(module, loop, f"copy_{size}"), size)
+        _write_copy_of_rows(ir.Function(module, loop, f"copy_rows_{size}"), size, most_operands)
     for kind in "fd":
         for fused in range(2):
             _write_scale(ir.Function(module, loop, f"scale_{kind}_{fused}"), kind, bool(fused))
@@ -97,6 +101,72 @@ def _write_copy(copy: Any, size: int) -> None:
     from llvmlite import ir  # optional
 
     _write_each(copy, ir.IntType(size), ir.IntType(size), lambda build, value: value)
+
+
+def _write_copy_of_rows(copy: Any, bits: int, most_operands: int) -> None:
+    """Write a loop that copies elements of so many bits along two axes: whole rows, or tiles where these are spread."""
+    from llvmlite import ir  # optional
+
+    number, kind = ir.IntType(64), ir.IntType(bits)
+    several, size = ir.VectorType(kind, _AT_ONCE), bits // 8
+    zero, width, at_once = (ir.Constant(number, one) for one in (0, size, _AT_ONCE))
+    addresses, counts, steps, _ = copy.args
+    build = ir.IRBuilder(copy.append_basic_block("entry"))
+
+    def read(places: Any, index: int) -> Any:
+        return build.load(build.gep(places, [ir.Constant(number, index)]))
+
+    given, made, rows, columns = read(addresses, 0), read(addresses, 1), read(counts, 0), read(counts, 1)
+    row_steps = read(steps, 0), read(steps, 1)
+    column_steps = read(steps, most_operands), read(steps, most_operands + 1)
+
+    def move(places: Sequence[Any], type_: Any) -> None:
+        source, target = (build.inttoptr(one, type_.as_pointer()) for one in places)
+        build.store(build.load(source, align=size), target, align=size)
+
+    def moved(places: Sequence[Any], index: Any, by: Sequence[Any]) -> list[Any]:
+        return [build.add(place, build.mul(index, step)) for place, step in zip(places, by, strict=True)]
+
+    def copy_row(row: Any) -> None:
+        begins = moved((given, made), row, row_steps)
+        blocks = build.sdiv(columns, at_once)
+        strides = [ir.Constant(number, size * _AT_ONCE)] * 2
+        write_loop(build, zero, blocks, lambda block: move(moved(begins, block, strides), several))
+        done = build.mul(blocks, at_once)
+        write_loop(build, done, columns, lambda column: move(moved(begins, column, [width] * 2), kind))
+
+    def copy_part(row: Any, first: Any, last: Any) -> None:
+        begins = moved((given, made), row, row_steps)
+        write_loop(build, first, last, lambda column: move(moved(begins, column, column_steps), kind))
+
+    is_packed = [build.icmp_signed("==", one, width) for one in column_steps]
+    with build.if_else(build.and_(*is_packed)) as (packed, spread):
+        with packed:
+            write_loop(build, zero, rows, copy_row)
+        with spread:
+            _write_tiles(build, rows, columns, copy_part)
+    build.ret_void()
+
+
+def _write_tiles(build: Any, rows: Any, columns: Any, copy_part: Callable[[Any, Any, Any], None]) -> None:
+    """Write loops over tiles: `copy_part(row, first_column, last_column)` for each row of each."""
+
+    def of_tiles(count: Any, body: Callable[[Any, Any], None]) -> None:
+        tile = count.type(_TILE)
+
+        def begin(index: Any) -> None:
+            first = build.mul(index, tile)
+            last = build.add(first, tile)
+            body(first, build.select(build.icmp_signed("<", last, count), last, count))
+
+        write_loop(build, count.type(0), build.sdiv(build.add(count, count.type(_TILE - 1)), tile), begin)
+
+    def of_rows(first_row: Any, last_row: Any) -> None:
+        of_tiles(
+            columns, lambda first, last: write_loop(build, first_row, last_row, lambda row: copy_part(row, first, last))
+        )
+
+    of_tiles(rows, of_rows)
 
 
 def _write_each(loop: Any, source: Any, target: Any, convert: Callable[[Any, Any], Any]) -> None:

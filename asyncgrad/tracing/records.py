@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -31,19 +32,21 @@ class Records:
     """
 
     __slots__ = (
+        "_addresses",
         "_array",
-        "_base_address",
         "_bases",
+        "_bases_memory",
         "_calls",
+        "_calls_made",
         "_failed",
         "_fused",
         "_given",
         "_kernels",
+        "_layouts",
         "_nan",
         "_program",
-        "_run",
+        "_start",
         "_table",
-        "_table_address",
         "backward",
         "forward",
     )
@@ -56,7 +59,7 @@ class Records:
         fused: FusedProgram | None = None,
     ) -> None:
         self._program = program
-        self._run = runner.run
+        self._start = runner.start
         self._array = array
         self._fused = fused
         values = (*program.arguments, *program.targets, *program.cotangents)
@@ -67,8 +70,7 @@ class Records:
         #: Not 0 once a kernel has loaded a NaN that may have met another one.
         self._nan = np.zeros(1, np.int64)
         self._bases = np.zeros(len(given) + 1, np.int64)
-        # The arrays stay where they are.
-        self._base_address: int = self._bases.ctypes.data
+        self._bases_memory: memoryview = self._bases.data
         self._calls = LoopCalls(given, array, program.errstate, runner, self._failed)
         #: By the call of a kernel, of how many steps that is; once all records are known, by the number of its record.
         self._kernels: dict[Any, int] = {}
@@ -82,7 +84,11 @@ class Records:
         )
         self._kernels = {index: self._kernels[one] for index, one in enumerate(calls) if one in self._kernels}
         self._table = np.array([one.record() for one in calls], RECORD)
-        self._table_address: int = self._table.ctypes.data
+        #: By its part and which bases are arrays then: a call of `start`, and where it lies.
+        self._calls_made: dict[tuple[tuple[int, int], int, int], np.ndarray] = {}
+        self._addresses: dict[tuple[tuple[int, int], int, int], int] = {}
+        #: By how many arrays are given: how their addresses are written.
+        self._layouts: dict[int, struct.Struct] = {}
 
     def opaque(self) -> set[Step]:
         """Return the steps that have no record."""
@@ -135,20 +141,18 @@ class Records:
         Raises:
             CheckFailed: a number decides otherwise than in the traced run.
         """
-        begin, end = first + 1, first + 1 + len(arrays)
-        self._bases[begin:end] = list(map(id, arrays))
-        address, table, run = self._base_address, self._table_address, self._run
-        failed, nan = self._failed, self._nan
+        count = len(arrays)
+        begin, end = first + 1, first + 1 + count
+        layout = self._layouts.get(count)
+        if layout is None:
+            layout = self._layouts[count] = struct.Struct(f"{count}q")
+        # A slice of an array of NumPy's takes three times as long.
+        layout.pack_into(self._bases_memory, begin * self._bases.itemsize, *map(id, arrays))
+        calls = self._addresses
         for place, part in enumerate(parts):
             if isinstance(part, tuple):
-                has_errors = run(address, table, *part, begin, end)
-                if failed[0]:
-                    how, failed[0] = int(failed[0]), 0
-                    if how == IS_OTHER:
-                        raise CheckFailed("another number than in the traced run")
-                    nan[0] = 1
-                if has_errors or nan[0]:
-                    nan[0] = 0
+                if self._start(calls.get((part, begin, end)) or self._call_of(part, begin, end)):
+                    self._end()
                     return place
                 # The addresses of the arrays stand there now.
                 begin = end
@@ -159,8 +163,33 @@ class Records:
                 note(part)
         if begin < end:
             # No record has run, and those of the backward read the arguments too.
-            run(address, table, 0, 0, begin, end)
+            self._start(self._call_of((0, 0), begin, end))
         return None
+
+    def _call_of(self, part: tuple[int, int], begin: int, end: int) -> int:
+        """Return the address of a call of `start`, which is made once.
+
+        Args:
+            part: its records, from the first to the one after the last.
+            begin: the first base that is an array of Python then.
+            end: the one after the last.
+        """
+        key = part, begin, end
+        places = [address_of(self._bases), address_of(self._table), *part, begin, end]
+        call = np.array([*places, address_of(self._failed), address_of(self._nan)], np.int64)
+        self._calls_made[key] = call
+        found = self._addresses[key] = address_of(call)
+        return found
+
+    def _end(self) -> None:
+        """Forget what has ended a run.
+
+        Raises:
+            CheckFailed: a number decides otherwise than in the traced run.
+        """
+        how, self._failed[0], self._nan[0] = int(self._failed[0]), 0, 0
+        if how == IS_OTHER:
+            raise CheckFailed("another number than in the traced run")
 
     def _parts(
         self, steps: Sequence[Step], groups: Sequence[Group], found: list[LoopCall]
@@ -180,7 +209,7 @@ class Records:
                 data.append(address_of(self._array(part) if type(part) is Value else part))
         # Where a NaN comes to be, it may meet another one in the same kernel.
         ignored = group.ignored & ~ERRORS["invalid"] if group.kernel.reports_nan else group.ignored
-        call = self._calls.of_kernel(self._fused.address(group.kernel), self._base_address, data, ignored)
+        call = self._calls.of_kernel(self._fused.address(group.kernel), address_of(self._bases), data, ignored)
         self._kernels[call] = group.end - group.begin
         return call
 

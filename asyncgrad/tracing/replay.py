@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from math import prod
+from threading import get_ident
 from typing import Any, final
 
 import numpy as np
@@ -13,10 +14,11 @@ from ..core.graph.cost import LARGE, estimated_seconds
 from ..core.graph.leaf import gradient_edge, gradient_places
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
-from ..core.graph.node import LEAF_ORDER
+from ..core.graph.node import LEAF_ORDER, MAIN_THREAD, next_order
 from ..core.graph.saved import check_version, released_error
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE
+from ..core.settings.observers import PROGRAMS
 from ..core.tensor import Tensor
 from ..errors import ChangedTensorError
 from .call_key import told_before
@@ -37,7 +39,7 @@ from .variant import Variant
 from .verifying import same_bits
 from .watching import watched
 
-__all__ = ["Lease", "ReplayNode", "record"]
+__all__ = ["Lease", "ReplayNode", "recorded_node"]
 
 #: After how many rows of a Jacobian others may go on.
 _ROWS_AT_ONCE = 64
@@ -83,7 +85,15 @@ class ReplayNode(HandwrittenNode):
         self, lease: Lease, recompute: Recompute, arguments: Sequence[Any], outputs: Sequence[np.ndarray]
     ) -> None:
         variant = lease.variant
-        self._connect_places(*gradient_places([arguments[index] for index in variant.wanted]))
+        nodes, input_nrs = gradient_places([arguments[index] for index in variant.wanted])
+        # Each call makes one: this is `_connect_places`, without calls.
+        self.next_nodes, self.input_nrs = tuple(nodes), tuple(input_nrs)
+        for node in nodes:
+            if node is not None:
+                node.has_parent = True
+        self.order = next_order()
+        if (thread := get_ident()) != MAIN_THREAD:
+            self.foreign_thread = thread
         self.meta = None
         self.device: Any = arguments[variant.wanted[0]]._device
         self._metadata: tuple[InputMetadata | None, ...] = ()
@@ -137,6 +147,12 @@ class ReplayNode(HandwrittenNode):
         arguments = self._arguments
         if arguments is None:
             raise released_error(self)
+        if grad.__class__ is np.ndarray and self.shape is not None and GRAD_MODE.get() is False:
+            # Nearly all: the rest is for several outputs, and for gradients that are recorded.
+            gradients = self._run_program(arguments, (grad,))
+            if gradients is None:
+                gradients = bare_unless(False, self._differentiated(arguments, [grad], False, False)[0])
+            return tuple(gradients)
         grads: list[Any] = (
             [grad] if self.shape is not None else [None] * len(self._metadata) if grad is None else list(grad)
         )
@@ -188,18 +204,22 @@ class ReplayNode(HandwrittenNode):
         with lease.table.lock:
             runs = fits(variant, grads) and (program.repeats or not lease.has_run)
             # How a rule treats floating-point errors is known by how that differs from what is around the call.
-            runs = runs and np.geterr() == program.errstate and variant.backward_guards.hold()
+            runs = runs and variant.error_ways.are_now()
+            runs = runs and (variant.is_unguarded or variant.backward_guards.hold())
             for is_kept, (argument, version) in zip(program.kept, arguments, strict=True):
                 # What the backward does not read may have been written into, as in the graph of the function.
                 if (is_kept or not runs) and isinstance(argument, TensorBase):
-                    check_version(self, argument, version)
+                    counter = argument._counter
+                    if (0 if counter is None else counter.value) != version:
+                        check_version(self, argument, version)
             if not runs:
                 return None
             lease.has_run = True
             try:
-                run = watched(lease.table, variant.name, "backward", lease.table.run_backward)
-                gradients: list[np.ndarray | None] = run([grads[index] for index in variant.seeded])
-                return gradients
+                run = lease.table.run_backward
+                if PROGRAMS.all_put:
+                    run = watched(lease.table, variant.name, "backward", run)
+                return run(grads if len(grads) == 1 else [grads[index] for index in variant.seeded])
             except CheckFailed:
                 # A number on which its way depends is another one.
                 return None
@@ -256,7 +276,7 @@ class ReplayNode(HandwrittenNode):
         for is_kept, (argument, version) in zip(program.kept, self._arguments, strict=True):
             if is_kept and isinstance(argument, TensorBase):
                 check_version(self, argument, version)
-        is_plain = program.cotangents[0].array.flags.c_contiguous and np.geterr() == program.errstate
+        is_plain = program.cotangents[0].array.flags.c_contiguous and variant.error_ways.are_now()
         return is_plain and variant.backward_guards.hold()
 
     def _differentiated(
@@ -312,9 +332,12 @@ def _unit_rows(like: np.ndarray) -> np.ndarray:
 def fits(variant: Variant, grads: Sequence[Any]) -> bool:
     """Tell whether gradients are those with which the backward was traced, and lie in memory as they did."""
     cotangents = variant.program.cotangents
-    defined = [index for index, one in enumerate(grads) if one is not None]
-    if defined != variant.seeded:
-        return False
+    if len(grads) > 1 or not variant.seeded:
+        defined = [index for index, one in enumerate(grads) if one is not None]
+        if defined != variant.seeded:
+            return False
+    else:
+        defined = variant.seeded
     for index, value in zip(defined, cotangents, strict=True):
         array = grads[index]
         if type(array) is not np.ndarray or not array.flags.aligned:
@@ -324,13 +347,15 @@ def fits(variant: Variant, grads: Sequence[Any]) -> bool:
     return True
 
 
-def record(
+def recorded_node(
     lease: Lease, recompute: Recompute, arguments: Sequence[Any], outputs: Sequence[np.ndarray]
-) -> Callable[[int], Tensor]:
-    """Return what gives output number `index` of a program as a tensor whose history is one node."""
+) -> ReplayNode:
+    """Return a new node on which the outputs of a program may hang."""
     node = ReplayNode(lease, recompute, arguments, outputs)
-    _tell_of(node)
-    return lambda index: Tensor(outputs[index], node, index, node.device)
+    mode = GRAD_MODE.get()
+    if mode is not True and mode is not False:
+        mode.created(node)
+    return node
 
 
 def _tell_of(node: HandwrittenNode) -> None:

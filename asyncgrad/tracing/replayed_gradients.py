@@ -14,7 +14,7 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.graph.leaf import gradient_edge
 from ..core.graph.metadata import InputMetadata
-from ..core.graph.saved import check_version, released_error, version_of
+from ..core.graph.saved import check_version, released_error
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE, enable_grad
 from ..core.tensor import Tensor
@@ -124,7 +124,10 @@ class GradientsNode(HandwrittenNode):
 
 def with_versions(values: Sequence[Any]) -> list[tuple[Any, int]]:
     """Return each of some values with its version; 0 for one that is no tensor."""
-    return [(one, version_of(one) if isinstance(one, TensorBase) else 0) for one in values]
+    # As `version_of`, without a call for each of the parameters of a model.
+    return [
+        (one, 0 if not isinstance(one, TensorBase) or one._counter is None else one._counter.value) for one in values
+    ]
 
 
 def without_graph(arrays: Sequence[Any], device: Any) -> tuple[Any, ...]:

@@ -26,6 +26,8 @@ from .own_loops import CASTS, COPIES, name_of_cast, write_loop, write_own_loops
 __all__ = [
     "ERRORS",
     "FIELDS",
+    "HAS_FAILED",
+    "HAS_NAN",
     "IS_OTHER",
     "IS_OUT_OF_BOUNDS",
     "MOST_AXES",
@@ -55,6 +57,8 @@ RECORD = np.dtype([(name, np.int64, (size,) if size > 1 else ()) for name, size 
 #: What a loop of the runner's says where a number is another one than in the traced run, and where an index is out of
 #: bounds, so that NumPy's functions raise an error.
 IS_OTHER, IS_OUT_OF_BOUNDS = 1, 2
+#: By which bits `start` tells that a number is not 0: above those of floating-point errors.
+HAS_FAILED, HAS_NAN = 32, 33
 #: By machine, the bits of floating-point errors in <fenv.h>, by the names of np.errstate.
 _ERRORS = {
     "x86_64": {"invalid": 1, "divide": 4, "over": 8, "under": 16},
@@ -73,6 +77,8 @@ class Runner:
         run: takes the addresses of the bases and of the table, the numbers of the first record and of the one after
             the last, and those of the bases, from one up to another, that are arrays of Python, in whose place it puts
             the addresses of their numbers; returns the flags of floating-point errors.
+        start: takes the address of a call of `run`: its arguments, and the addresses of two numbers. Returns the flags,
+            and besides them 1 << HAS_FAILED and 1 << HAS_NAN where the first and the second number are not 0.
         run_rows: takes the addresses of the bases and of the table, the numbers of the first record and of the one
             after the last, the address of what is added to each base after each run, how many bases there are, how
             many runs there are at most, and the address of a number; returns how many runs there were before the first
@@ -80,6 +86,7 @@ class Runner:
         check: a loop that compares bytes of two operands, and says in the third where they differ.
         casts: by the characters of two dtypes, a loop that converts numbers of the first into the second, exactly;
             where both are the same, it copies.
+        row_copies: by the character of a dtype, a loop that copies along two axes.
         products: by the character of a dtype, loops that multiply a column and a row, and add zero; the second one
             writes past the caches.
         scales: by the character of a dtype, loops that multiply numbers by one number as BLAS does, which adds the
@@ -88,15 +95,29 @@ class Runner:
         masked: a loop that calls another one where a mask is true, whose address and last argument it is given.
     """
 
-    __slots__ = ("_engine", "casts", "check", "indexing", "masked", "products", "run", "run_rows", "scales")
+    __slots__ = (
+        "_engine",
+        "casts",
+        "check",
+        "indexing",
+        "masked",
+        "products",
+        "row_copies",
+        "run",
+        "run_rows",
+        "scales",
+        "start",
+    )
 
     def __init__(
         self,
         engine: Any,
         address: int,
+        start: int,
         rows: int,
         check: int,
         casts: dict[str, int],
+        row_copies: dict[str, int],
         scales: dict[str, list[int]],
         products: dict[str, list[int]],
         indexing: dict[str, int],
@@ -106,6 +127,7 @@ class Runner:
         self.check = InnerLoop(check, 0)
         self.masked = InnerLoop(masked, 0)
         self.casts: dict[str, InnerLoop] = {pair: InnerLoop(place, 0) for pair, place in casts.items()}
+        self.row_copies: dict[str, InnerLoop] = {kind: InnerLoop(place, 0) for kind, place in row_copies.items()}
         self.products: dict[str, list[InnerLoop]] = {
             kind: [InnerLoop(place, 0) for place in places] for kind, places in products.items()
         }
@@ -116,6 +138,8 @@ class Runner:
         number = ctypes.c_int64
         # By ctypes the call lets other threads run Python meanwhile.
         self.run = ctypes.CFUNCTYPE(*[number] * 7)(address)
+        # A call of one number takes a third of the time of one of six.
+        self.start = ctypes.CFUNCTYPE(number, number)(start)
         self.run_rows = ctypes.CFUNCTYPE(*[number] * 9)(rows)
 
 
@@ -147,11 +171,13 @@ def runner() -> Runner | None:
     address = engine.get_function_address
     casts = {pair: address(name_of_cast(pair)) for pair in CASTS}
     casts |= {kind * 2: address(f"copy_{size}") for size, kinds in COPIES.items() for kind in kinds}
+    row_copies = {kind: address(f"copy_rows_{size}") for size, kinds in COPIES.items() for kind in kinds}
     scales = {kind: [address(f"scale_{kind}_{fused}") for fused in range(2)] for kind in "fd"}
     products = {kind: [address(f"product_{kind}_{past}") for past in range(2)] for kind in "fd"}
     indexing = {key: address(name) for key, name in index_loop_names().items()}
-    run, rows, check, masked = (address(name) for name in ("run", "run_rows", "check", "masked"))
-    return Runner(engine, run, rows, check, casts, scales, products, indexing, masked)
+    names = "run", "start", "run_rows", "check", "masked"
+    run, start, rows, check, masked = (address(name) for name in names)
+    return Runner(engine, run, start, rows, check, casts, row_copies, scales, products, indexing, masked)
 
 
 def _source() -> str:
@@ -165,9 +191,10 @@ def _source() -> str:
     _write_nest(nest)
     run = ir.Function(module, ir.FunctionType(number, [number] * 6), "run")
     _write_run(run, nest)
+    _write_start(ir.Function(module, ir.FunctionType(number, [number]), "start"), run)
     _write_run_rows(ir.Function(module, ir.FunctionType(number, [number] * 8), "run_rows"), run)
     loop = ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number])
-    write_own_loops(module, loop)
+    write_own_loops(module, loop, MOST_OPERANDS)
     write_index_loops(module, loop)
     write_masked_loop(module, loop, MOST_OPERANDS)
     return str(module)
@@ -270,6 +297,21 @@ def _write_run(run: Any, nest: Any) -> None:
     build.call(clear, [every])
     write_loop(build, first, last, step)
     build.ret(build.load(flags))
+
+
+def _write_start(start: Any, run: Any) -> None:
+    """Write `start(call)`: `run` with the arguments that lie there, and whether two numbers are not 0 then."""
+    from llvmlite import ir  # optional
+
+    number, pointer = ir.IntType(64), ir.IntType(64).as_pointer()
+    build = ir.IRBuilder(start.append_basic_block("entry"))
+    call = build.inttoptr(start.args[0], pointer)
+    given = [build.load(build.gep(call, [ir.Constant(number, index)])) for index in range(8)]
+    found = build.call(run, given[:6])
+    for place, bit in zip(given[6:], (HAS_FAILED, HAS_NAN), strict=True):
+        is_set = build.icmp_signed("!=", build.load(build.inttoptr(place, pointer)), ir.Constant(number, 0))
+        found = build.or_(found, build.shl(build.zext(is_set, number), ir.Constant(number, bit)))
+    build.ret(found)
 
 
 def _write_run_rows(run_rows: Any, run: Any) -> None:

@@ -45,7 +45,11 @@ class Table:
         "_backward",
         "_bound",
         "_dependents",
+        "_fixed_gradients",
+        "_fixed_outputs",
         "_forward",
+        "_given",
+        "_is_late",
         "_records",
         "_row_records",
         "_runner",
@@ -103,6 +107,18 @@ class Table:
             value: (views, [row for row in rows if opaque is None or row[2] in opaque])
             for value, (views, rows) in self._dependents.items()
         }
+        #: Whether records do all, so that what a call gives is bound only where it is looked for.
+        self._is_late: bool = opaque is not None and not opaque
+        #: What was given last and is not bound yet, by what it is for.
+        self._given: dict[str, tuple[Sequence[Value], Sequence[np.ndarray]]] = {}
+        #: The arrays of outputs and gradients that do not depend on what is given; None where some do.
+        self._fixed_outputs: list[Any] | None = self._fixed(program.outputs, roots)
+        self._fixed_gradients: list[Any] | None = self._fixed(program.gradients, roots)
+
+    def _fixed(self, values: Sequence[Value | None], given: set[Value]) -> list[Any] | None:
+        if any(one is not None and one.root in given for one in values):
+            return None
+        return [None if one is None else self.array(one) for one in values]
 
     def opaque(self) -> set[Step]:
         """Return the steps that Python calls between those of the runner; none where it calls all."""
@@ -151,7 +167,20 @@ class Table:
             return partial(step.function, **kwargs, out=args[2]), args[:2]
         return (partial(step.function, **kwargs) if kwargs else step.function), args
 
-    def _bind(self, values: Sequence[Value], arrays: Sequence[np.ndarray]) -> None:
+    def _bind_given(self) -> None:
+        """Bind what was given: its arrays are looked for."""
+        for values, arrays in self._given.values():
+            self._bind_now(values, arrays)
+        self._given = {}
+
+    def _unbind(self) -> None:
+        """Let go of what was bound, where that is of no use in the next run."""
+        for value in self._bound:
+            for one in (value, *self._seen[value][0]):
+                self._arrays.pop(one, None)
+        self._bound.clear()
+
+    def _bind_now(self, values: Sequence[Value], arrays: Sequence[np.ndarray]) -> None:
         for value, array in zip(values, arrays, strict=True):
             if self._bound.get(value) is array:
                 continue
@@ -182,6 +211,8 @@ class Table:
         """
         self._compute(arrays, place)
         targets = self._targets
+        if not targets and self._fixed_outputs is not None:
+            return [array.copy("K") for array in self._fixed_outputs]
         return [array if index in targets else array.copy("K") for index, array in enumerate(self.outputs())]
 
     def run_rows(self, rows: Rows, is_backward: bool = False) -> None:
@@ -220,6 +251,7 @@ class Table:
         """Return what is computed for one row, as it lies here."""
         if is_backward:
             self._compute_gradients(arrays[len(self.program.arguments) :])
+            self._bind_given()
             return [self.array(value) for value in self.program.gradients if value is not None]
         self._compute(arrays)
         return self.outputs()
@@ -228,14 +260,22 @@ class Table:
         self, arrays: Sequence[np.ndarray], place: Callable[[int, np.ndarray], np.ndarray] | None = None
     ) -> None:
         program = self.program
-        self._bind(program.arguments, arrays)
+        if self._is_late:
+            if self._bound:
+                self._unbind()
+            self._given = {"arguments": (program.arguments, arrays)}
+        else:
+            self._bind_now(program.arguments, arrays)
         if self._targets:
             # Only now nothing here refers to the arguments before.
             made = [
                 np.empty_like(one.array) if place is None else place(index, one.array)
                 for index, one in zip(self._targets, program.targets, strict=True)
             ]
-            self._bind(program.targets, made)
+            if self._is_late:
+                self._given["targets"] = program.targets, made
+            else:
+                self._bind_now(program.targets, made)
             arrays = [*arrays, *made]
         records = self._records
         if records is None:
@@ -248,15 +288,17 @@ class Table:
                 if state is not None:
                     generator().bit_generator.state = state
                 self._run_again(self._forward, parts[:at])
-            elif self.fused is not None:
+            elif self.fused is not None and self.fused.reruns:
                 self.fused.note_run()
 
     def commits(self) -> list[tuple[int, np.ndarray]]:
         """Return the numbers of the arguments that the last forward changes, and what is to be in them."""
+        self._bind_given()
         return [(index, self.array(value)) for index, value in self.program.commits]
 
     def outputs(self) -> list[np.ndarray]:
         """Return the outputs of the last forward, as they lie here."""
+        self._bind_given()
         return [self.array(value) for value in self.program.outputs]
 
     def _run_again(self, rows: list[Any], done: Sequence[Any]) -> None:
@@ -266,14 +308,17 @@ class Table:
             rows: the calls.
             done: what has run before, after whose rows nobody is told of errors for a second time.
         """
+        self._bind_given()
         if self.fused is not None:
             self.fused.note_rerun()
+        # A copy: what reads the arguments would keep them.
+        calls = list(rows)
         if self._records is not None:
             stale = {step: index for _, seen in self._dependents.values() for into, index, step in seen if into is rows}
             for step, index in stale.items():
-                rows[index] = self._row(step)
+                calls[index] = self._row(step)
         told = {part for part in done if isinstance(part, int)}
-        for index, (function, args) in enumerate(rows):
+        for index, (function, args) in enumerate(calls):
             if index in told:
                 with np.errstate(all="ignore"):
                     function(*args)
@@ -283,8 +328,11 @@ class Table:
     def run_backward(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
         """Compute the gradients of the arguments of the last forward; new arrays."""
         self._compute_gradients(arrays)
-        program = self.program
-        found = [None if value is None else self.array(value).copy("K") for value in program.gradients]
+        program, fixed = self.program, self._fixed_gradients
+        if fixed is None:
+            self._bind_given()
+            fixed = [None if value is None else self.array(value) for value in program.gradients]
+        found = [None if array is None else array.copy("K") for array in fixed]
         for index in program.spread:
             # In which order NumPy adds up its elements depends on how it lies.
             value = program.gradients[index]
@@ -296,7 +344,10 @@ class Table:
 
     def _compute_gradients(self, arrays: Sequence[np.ndarray]) -> None:
         program = self.program
-        self._bind(program.cotangents, arrays)
+        if self._is_late:
+            self._given["cotangents"] = program.cotangents, arrays
+        else:
+            self._bind_now(program.cotangents, arrays)
         records, first = self._records, len(program.arguments) + len(program.targets)
         if records is None:
             _run(self._backward, self._runs[1])

@@ -14,11 +14,12 @@ from ..core.arrays.tensor_base import TensorBase
 from ..core.graph.node import LEAF_ORDER
 from ..core.graph.saved import version_of
 from ..core.tensor import Tensor, asarray
-from ..core.tree.structure import TreeStructure, flatten, unflatten
+from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
 from ..sync import grad
 from .call_key import has_grad, key_of_context
 from .captured import names_of
 from .draws import traced_generator
+from .error_ways import ErrorWays
 from .fused_program import FusedProgram
 from .guards import Guards, NotedFunctions
 from .object_key import is_array, is_immutable
@@ -77,13 +78,16 @@ class Variant:
         "backward_guards",
         "context",
         "differentiable",
+        "error_ways",
         "fused",
         "fusing",
         "guards",
         "has_graph",
+        "is_unguarded",
         "name",
         "outputs",
         "program",
+        "returns_loss",
         "runner",
         "seeded",
         "structure",
@@ -115,9 +119,17 @@ class Variant:
         self.fusing: Advancing | None = None
         #: Whether an output requires grad.
         self.has_graph = has_graph
+        #: Whether it returns one tensor that requires grad, and nothing else.
+        self.returns_loss: bool = (
+            structure is LEAF and len(outputs) == 1 and outputs[0].kind == "tensor" and outputs[0].requires_grad
+        )
+        #: How floating-point errors are treated around it.
+        self.error_ways = ErrorWays(program.errstate)
         #: What else must be as it was, for the forward and for the backward.
         self.guards: Guards
         self.backward_guards: Guards
+        #: Whether nothing else is guarded.
+        self.is_unguarded: bool = False
         #: That of the compiled function.
         self.name: str = ""
         #: How many runs have been compared with eager ones.
@@ -130,7 +142,11 @@ class Variant:
 
     def holds(self) -> bool:
         """Tell whether what the functions read that have run is as it was."""
-        return self.guards.hold() and self.backward_guards.hold()
+        return self.is_unguarded or (self.guards.hold() and self.backward_guards.hold())
+
+    def is_ready(self, verify: int) -> bool:
+        """Tell whether it has been compared with the function, and what runs its steps is decided."""
+        return self.verified >= verify and self.fusing is None and (self.fused is None or not self.fused.reruns)
 
     def take_table(self) -> Table:
         """Return a table that nobody else uses."""
@@ -184,6 +200,7 @@ def trace_variant(
     refuse_arrays_of_others(trace, source or function, [leaf for leaf in leaves if not is_array(leaf)], name)
     main = source if isinstance(source, types.FunctionType) else None
     variant.guards, variant.backward_guards = Guards(noted, main), Guards(of_backward, main)
+    variant.is_unguarded = variant.guards.are_empty() and variant.backward_guards.are_empty()
     variant.name = name
     return variant
 

@@ -76,6 +76,17 @@ def test_neighbours_are_one_kernel_that_stores_what_others_read():
     assert names_of(second) == ["load", "load", "subtract", "absolute", "sqrt", "load", "add", "store"]
 
 
+def test_a_step_whose_loop_would_be_called_for_a_few_elements_at_a_time_is_a_kernel_of_its_own():
+    def function(a, b):
+        return np.exp(np.exp(a) / b)
+
+    a, b = np.random.default_rng(0).normal(size=(40, 6)), np.full((40, 1), 3.0)
+    jitted = fused(function, a, b)
+
+    assert [group.kernel.counts for group in variant_of(jitted).fused.fusion.forward] == [(40, 6)]
+    assert bits(jitted(a + 1, b)) == bits(function(a + 1, b))
+
+
 def test_a_long_chain_is_kernels_of_bounded_length_of_which_most_are_equal():
     def chain(x):
         y = x

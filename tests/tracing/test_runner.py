@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from asyncgrad.errors import ArgumentError
 from asyncgrad.tracing import runner as runner_module
 from asyncgrad.tracing.inner_loops import are_loops_found, inner_loop
 from asyncgrad.tracing.loop_trials import call_loop
-from asyncgrad.tracing.runner import runner
+from asyncgrad.tracing.runner import MOST_OPERANDS, runner
 from tests.support.sampling import cases, some
 from tests.tracing.running import bits, compiled, same
 
@@ -99,6 +100,29 @@ def test_the_runner_converts_and_copies_as_numpy_does(size):
             places = [one.__array_interface__["data"][0] for one in (source, result)]
             call_loop(loop, places, [size], [step * source.itemsize, into * result.itemsize])
             assert result.tobytes() == expected.tobytes(), (pair, step, into)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (7, 9), (8, 16), (17, 30)])
+def test_the_runner_copies_rows_and_turned_arrays_as_numpy_does(rows, columns):
+    found = runner()
+    assert found is not None
+    rng = np.random.default_rng(0)
+    for kind, loop in found.row_copies.items():
+        whole = numbers(kind, 4 * rows * columns, rng)
+        sources = {
+            "rows": whole.reshape(rows, -1)[:, :columns],
+            "turned": whole[: rows * columns].reshape(columns, rows).T,
+            "spread": whole.reshape(2 * rows, 2 * columns)[::2, ::2],
+            "one row": np.broadcast_to(whole[:columns], (rows, columns)),
+            "one column": np.broadcast_to(whole[:rows, None], (rows, columns)),
+            "reversed": whole[: rows * columns].reshape(rows, columns)[::-1, ::-1],
+        }
+        for (name, source), into in itertools.product(sources.items(), (1, 3)):
+            target = numbers(kind, rows * columns * into, rng).reshape(rows, columns, into)[..., 0]
+            places = [one.__array_interface__["data"][0] for one in (source, target)]
+            steps = [[one.strides[axis] for one in (source, target)] + [0] * (MOST_OPERANDS - 2) for axis in range(2)]
+            call_loop(loop, places, [rows, columns], [*steps[0], *steps[1]])
+            assert target.tobytes() == source.tobytes(), (kind, name, into)
 
 
 def in_lockstep(function: Any, *args: np.ndarray) -> list[str]:
@@ -220,6 +244,21 @@ def test_numpys_warnings_and_errors_come_from_the_calls_that_numpy_would_make(ki
     with np.errstate(all="ignore"):
         for _ in range(4):
             assert bits(jitted(bad)) == bits(function(bad))
+
+
+def test_after_a_call_that_numpys_functions_made_the_runner_goes_on_and_keeps_no_arguments_of_it():
+    def function(a):
+        return 1.0 / a + a
+
+    jitted = compiled(function, np.ones(2))
+    zeros = np.zeros(2)
+    reference = weakref.ref(zeros)
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        jitted(zeros)
+    del zeros
+
+    assert bits(jitted(np.array([4.0, 5.0]))) == bits(function(np.array([4.0, 5.0])))
+    assert reference() is None
 
 
 def test_an_error_that_is_cleared_by_a_later_loop_is_told_of():

@@ -240,7 +240,7 @@ class FastPath:
     def finish(self) -> None:
         """Run the leaves, which have waited for the end."""
         buffers, leaves = self._buffers, self._leaves
-        self._task.run_leaves(leaves, [buffers.pop(leaf) for leaf in reversed(leaves)])
+        self._task.run_leaves(leaves, list(map(buffers.pop, reversed(leaves))))
         leaves.clear()
 
     def clear(self) -> None:

@@ -63,7 +63,7 @@ class Observers(Generic[T]):
         name: what they observe, for the name of the context variable.
     """
 
-    __slots__ = ("_changed", "_lock", "_of_context", "_put", "of_process")
+    __slots__ = ("_changed", "_lock", "_of_context", "all_put", "of_process")
 
     def __init__(self, name: str) -> None:
         self._of_context: ContextVar[tuple[T, ...]] = ContextVar(f"asyncgrad_observers_of_{name}", default=())
@@ -71,7 +71,7 @@ class Observers(Generic[T]):
         #: that puts or takes.
         self.of_process: tuple[T, ...] = ()
         #: All that have been put and not taken, in any context.
-        self._put: list[T] = []
+        self.all_put: list[T] = []
         self._changed: list[Callable[[bool], object]] = []
         # An RLock: the garbage collector may close a generator here, which takes its observer.
         self._lock = RLock()
@@ -86,7 +86,7 @@ class Observers(Generic[T]):
     def put(self, observer: T, whole_process: bool) -> None:
         """Have an observer see what happens from now on, in this context or in all of the process."""
         with self._lock:
-            self._put.append(observer)
+            self.all_put.append(observer)
             if whole_process:
                 self.of_process = (*self.of_process, observer)
             else:
@@ -96,7 +96,7 @@ class Observers(Generic[T]):
     def take(self, observer: T, whole_process: bool) -> None:
         """End what `put` has begun; does nothing for an observer that is not there."""
         with self._lock:
-            self._put = _without(self._put, observer)
+            self.all_put = _without(self.all_put, observer)
             if whole_process:
                 self.of_process = tuple(_without(self.of_process, observer))
             else:
@@ -119,7 +119,7 @@ class Observers(Generic[T]):
 
     def are_put(self) -> bool:
         """Tell whether any observer has been put and not taken, in whatever context."""
-        return bool(self._put)
+        return bool(self.all_put)
 
     def _tell(self, whole_process: bool) -> None:
         for function in self._changed:

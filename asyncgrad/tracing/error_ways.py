@@ -1,0 +1,50 @@
+"""How NumPy treats floating-point errors in this context, compared without a dict for each look."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any, final
+
+import numpy as np
+
+__all__ = ["ErrorWays"]
+
+
+@final
+class _Unknown:
+    """In the place of NumPy's own variable where this NumPy has none of that name: it never has the same value."""
+
+    def get(self) -> object:
+        """Return an object that is there once."""
+        return object()
+
+
+#: What `np.errstate` sets: for each setting an object, which never changes.
+_SETTINGS: ContextVar[object] | _Unknown = getattr(import_module("numpy._core.umath"), "_extobj_contextvar", _Unknown())
+
+
+@final
+class ErrorWays:
+    """Ways to treat floating-point errors, as `np.geterr` tells them.
+
+    Args:
+        ways: by the kind of error, what is done.
+    """
+
+    __slots__ = ("_settings", "_ways")
+
+    def __init__(self, ways: dict[str, Any]) -> None:
+        self._ways = ways
+        #: The last setting that had these ways.
+        self._settings: object = None
+
+    def are_now(self) -> bool:
+        """Tell whether errors are treated so in this context."""
+        settings = _SETTINGS.get()
+        if settings is self._settings:
+            return True
+        if np.geterr() != self._ways:
+            return False
+        self._settings = settings
+        return True

@@ -738,9 +738,7 @@ def test_layers_are_shown_as_pytorch_shows_them() -> None:
     shown = {
         nn.Linear(2, 3): "in_features=2, out_features=3, bias=True",
         nn.Bilinear(2, 3, 4, bias=False): "in1_features=2, in2_features=3, out_features=4, bias=False",
-        nn.BatchNorm1d(
-            3, affine=False
-        ): "3, eps=0.1, momentum=None, affine=False, bias=False, track_running_stats=True",
+        nn.InstanceNorm1d(3): "3, eps=1e-05, momentum=0.1, affine=False, bias=False, track_running_stats=False",
         nn.LayerNorm(3, bias=False): "(3,), eps=1e-05, elementwise_affine=True, bias=False",
         nn.GroupNorm(1, 3): "1, 3, eps=1e-05, affine=True, bias=True",
         nn.Conv1d(2, 3, 3, padding="same"): "2, 3, kernel_size=(3,), stride=(1,), padding=same",

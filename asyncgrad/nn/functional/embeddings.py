@@ -136,6 +136,13 @@ def _frequencies(indices: Array, table: Array, kept: Any = ...) -> Any:
     return as_like(counts[..., np.newaxis].astype(table.dtype), table)
 
 
+def _check_indices(indices: Any, rows: int) -> None:
+    lowest, highest = (indices.min(), indices.max()) if indices.size else (0, -1)
+    if lowest < 0 or highest >= rows:
+        worst = lowest if lowest < 0 else highest
+        raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
+
+
 @on_device_of_arguments
 def embedding(
     input: Tensor | np.ndarray,
@@ -186,10 +193,7 @@ def embedding(
     rows, found = shape[0], None
     is_checked = data.__class__ is np.ndarray or not is_device_array(data) or table.dtype.kind not in "fc"
     if is_checked:
-        lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
-        if lowest < 0 or highest >= rows:
-            worst = lowest if lowest < 0 else highest
-            raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
+        _check_indices(data, rows)
     if max_norm is not None and data.size:
         _shorten_rows(weight, data, number(max_norm, "max_norm", 0), norm_type)
     if not is_checked:

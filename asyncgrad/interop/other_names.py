@@ -216,7 +216,15 @@ HERE = {
     "asyncgrad.nn": {"Dense": "ag.nn.Linear"},
     "asyncgrad.func": {"jacobian": "ag.func.jacrev"},
     "asyncgrad.sync.func": {"jacobian": "ag.sync.func.jacrev"},
-    "asyncgrad.nn.utils": {"data": _BATCHES},
+    "asyncgrad.nn.utils": {
+        "data": _BATCHES,
+        **{name: f"ag.nn.utils.parametrizations.{name}" for name in ("orthogonal", "spectral_norm", "weight_norm")},
+        **dict.fromkeys(
+            ("remove_spectral_norm", "remove_weight_norm"),
+            'ag.nn.utils.parametrize.remove_parametrizations(module, "weight")',
+        ),
+        **dict.fromkeys(("clip_grads_with_norm_", "get_total_norm"), "ag.optim.clip_grad_norm, which returns the norm"),
+    },
     "asyncgrad.random": {"split": _RNG + "spawn(n)", "random": _RNG + "random(shape)"},
     "asyncgrad.tree": {"reduce": "functools.reduce(function, ag.tree.leaves(tree))"},
     "asyncgrad.optim": {"apply_updates": "optimizer.step()"},

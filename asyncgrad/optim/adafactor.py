@@ -83,7 +83,7 @@ class Adafactor(ElementwiseOptimizer):
         eps = group["eps"]
         if not isinstance(eps, (tuple, list)) or len(eps) != 2:
             raise ArgumentError(f"eps must be a number or None, and a number, such as (None, 1e-3), not {eps!r}")
-        check_range({"eps": (0.0 if eps[0] is None else eps[0], eps[1])}, "eps")
+        check_range({"eps": (0.0 if eps[0] is None else eps[0], eps[1])}, "eps", several=True)
 
     @staticmethod
     def _check_param(name: str, param: Tensor) -> None:

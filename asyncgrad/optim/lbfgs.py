@@ -82,7 +82,7 @@ class LBFGS(Optimizer):
         defaults = {
             "lr": lr,
             "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "max_eval": whole_number(max_iter, "max_iter") * 5 // 4 if max_eval is None else max_eval,
             "tolerance_grad": tolerance_grad,
             "tolerance_change": tolerance_change,
             "history_size": history_size,

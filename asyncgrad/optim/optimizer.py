@@ -45,16 +45,15 @@ Group = dict[str, Any]
 Entries = list[tuple[Tensor, Any]]
 
 
-def check_range(group: Group, name: str, *, below: float | None = None) -> None:
-    """Raise unless an option is a number (or a tuple of numbers) of at least 0 and, if given, below `below`.
+def check_range(group: Group, name: str, *, below: float | None = None, several: bool = False) -> None:
+    """Raise unless an option is a number, or a tuple of several, of at least 0 and, if given, below `below`.
 
     Raises:
         ArgumentError: the option is out of range.
         ArgumentTypeError: the option is not a number.
     """
     value = group[name]
-    values = value if isinstance(value, tuple) else (value,)
-    for one in values:
+    for one in value if several else (value,):
         if not 0 <= number(one, name) < (math.inf if below is None else below):
             allowed = "at least 0" if below is None else f"at least 0 and below {below:g}"
             raise ArgumentError(f"{name} must be {allowed}, not {value}")
@@ -64,7 +63,7 @@ def check_betas(group: Group, example: str) -> None:
     """Raise unless the option "betas" is two numbers of at least 0 and below 1; `example` shows them in the error."""
     if not isinstance(group["betas"], (tuple, list)) or len(group["betas"]) != 2:
         raise ArgumentError(f"betas must be two numbers, such as {example}, not {group['betas']!r}")
-    check_range({"betas": tuple(group["betas"])}, "betas", below=1)
+    check_range({"betas": tuple(group["betas"])}, "betas", below=1, several=True)
 
 
 class Optimizer(ABC):

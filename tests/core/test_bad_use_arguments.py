@@ -261,11 +261,18 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: nn.max_pool2d(np.ones((1, 2, 2)), 1, return_indices=flag),
         lambda flag: nn.adaptive_max_pool1d(np.ones((1, 3)), 2, return_indices=flag),
     ],
+    "enable_nested_tensor": [lambda flag: nn.TransformerEncoder(nn.Identity(), 1, enable_nested_tensor=flag)],
+    "mask_check": [lambda flag: nn.TransformerEncoder(nn.Identity(), 1, mask_check=flag)],
+    "use_trivialization": [
+        lambda flag: nn.utils.parametrizations.orthogonal(nn.Linear(2, 2), use_trivialization=flag),
+    ],
     "scale_grad_by_freq": [
         lambda flag: nn.embedding(np.zeros(1, int), np.ones((1, 1)), scale_grad_by_freq=flag),
         lambda flag: nn.embedding_bag(np.zeros((1, 1), int), np.ones((1, 1)), scale_grad_by_freq=flag),
     ],
     "sparse": [
+        lambda flag: nn.embedding(np.zeros(1, int), np.ones((1, 1)), sparse=flag),
+        lambda flag: nn.Embedding(2, 2, sparse=flag),
         lambda flag: nn.embedding_bag(np.zeros((1, 1), int), np.ones((1, 1)), sparse=flag),
         lambda flag: nn.embedding_bag(np.zeros((1, 1), int), np.ones((1, 1)), scale_grad_by_freq=True, sparse=flag),
         lambda flag: nn.EmbeddingBag(2, 2, sparse=flag),

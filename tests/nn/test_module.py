@@ -732,3 +732,20 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_bad_use_of_a_module_is_named(make: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         make()
+
+
+def test_layers_are_shown_as_pytorch_shows_them() -> None:
+    shown = {
+        nn.Linear(2, 3): "in_features=2, out_features=3, bias=True",
+        nn.Bilinear(2, 3, 4, bias=False): "in1_features=2, in2_features=3, out_features=4, bias=False",
+        nn.InstanceNorm1d(3): "3, eps=1e-05, momentum=0.1, affine=False, bias=False, track_running_stats=False",
+        nn.LayerNorm(3, bias=False): "(3,), eps=1e-05, elementwise_affine=True, bias=False",
+        nn.GroupNorm(1, 3): "1, 3, eps=1e-05, affine=True, bias=True",
+        nn.Conv1d(2, 3, 3, padding="same"): "2, 3, kernel_size=(3,), stride=(1,), padding=same",
+        nn.AvgPool1d(2): "kernel_size=(2,), stride=(2,), padding=(0,)",
+        nn.LPPool1d(2, 3): "norm_type=2, kernel_size=3, stride=None, ceil_mode=False",
+        nn.ConstantPad1d(1, 2): "padding=(1, 1), value=2",
+        nn.Softshrink(): "0.5",
+    }
+
+    assert [layer.extra_repr() for layer in shown] == list(shown.values())

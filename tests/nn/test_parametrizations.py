@@ -17,6 +17,9 @@ MAKERS: dict[str, Any] = {
     "weight norm": lambda nn: nn.utils.parametrizations.weight_norm(nn.Linear(3, 4)),
     "one norm": lambda nn: nn.utils.parametrizations.weight_norm(nn.Linear(3, 4), dim=None),
     "spectral norm": lambda nn: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4), n_power_iterations=2),
+    "reflections": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(3, 4), use_trivialization=False),
+    "exponential": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(3, 3)),
+    "Cayley, wide": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(3, 2), orthogonal_map="cayley"),
 }
 
 
@@ -60,6 +63,33 @@ def test_a_parametrized_module_is_copied_mapped_and_differentiated_as_any() -> N
     np.testing.assert_array_equal(copy.deepcopy(model)(x).numpy(), model(x).numpy())
     doubled = ag.tree.map(lambda leaf: leaf * 2, model)
     np.testing.assert_allclose(doubled(x).numpy(), 2 * model(x).numpy())
+
+
+def test_a_weight_stays_orthogonal_and_begins_with_one_that_is() -> None:
+    weight = np.linalg.qr(np.random.default_rng(0).standard_normal((2, 4, 3)))[0]
+    stack: Any = nn.Module()
+    stack.weight = nn.Parameter(weight + 0j)
+    parametrizations.orthogonal(stack)
+    np.testing.assert_allclose(stack.weight.numpy(), weight, atol=1e-12)
+    with ag.no_grad():
+        stack.get_parameter("parametrizations.weight.original")[...] += 0.3j
+    found = stack.weight.numpy()
+    assert abs(found - weight).max() > 0.1
+    np.testing.assert_allclose(found.conj().mT @ found, np.broadcast_to(np.eye(3), (2, 3, 3)), atol=1e-12)
+
+    layer: Any = parametrizations.orthogonal(nn.Linear(4, 3), use_trivialization=False)
+    layer.weight = weight[0].T
+    np.testing.assert_allclose(layer.weight.numpy(), weight[0].T, atol=1e-12)
+
+
+def test_what_cannot_be_orthogonal_is_named() -> None:
+    with pytest.raises(ArgumentError, match="two axes or more, not of shape"):
+        parametrizations.orthogonal(nn.Linear(2, 2), "bias")
+    with pytest.raises(ArgumentError, match="must be one of matrix_exp, cayley, householder, not 'qr'"):
+        parametrizations.orthogonal(nn.Linear(2, 2), orthogonal_map="qr")
+    layer: Any = parametrizations.orthogonal(nn.Linear(2, 2), use_trivialization=False)
+    with pytest.raises(NotImplementedError, match="use_trivialization=True"):
+        layer.weight = np.eye(2)
 
 
 class Squares(nn.Module):

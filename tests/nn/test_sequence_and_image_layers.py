@@ -462,3 +462,17 @@ def test_a_training_between_an_evaluation_and_its_backward_does_not_change_its_g
 
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_volumes_with_more_added_than_a_step_have_derivatives() -> None:
+    rng = np.random.default_rng(0)
+    shapes = ((1, 1, 3, 2, 1), (1, 1, 2, 1, 1))
+    x, weight = (ag.tensor(rng.standard_normal(shape), requires_grad=True) for shape in shapes)
+
+    def function(x: Any, weight: Any) -> Any:
+        # The dilation of 3 leaves place for 2 more, and so for other windows.
+        return nn.conv_transpose3d(x, weight, output_padding=(2, 0, 0), dilation=(3, 1, 1))
+
+    assert function(x, weight).shape == (1, 1, 8, 2, 1)
+    assert sync.gradcheck(function, (x, weight))
+    assert sync.gradgradcheck(function, (x, weight))

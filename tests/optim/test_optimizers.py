@@ -415,6 +415,8 @@ def read_only_parameter() -> Any:
 shared = parameter()
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: optim.SGD([parameter()], lr=-0.1), ArgumentError, "lr must be at least 0, not -0.1"),
+    (lambda: optim.Adam([parameter()], lr=(0.1, 0.2)), ArgumentTypeError, "lr must be a number, not tuple (0.1, 0.2)"),
+    (lambda: optim.LBFGS([parameter()], max_iter=2.5), ArgumentTypeError, "max_iter must be an int, not float 2.5"),
     (lambda: optim.SGD([parameter()], lr=float("nan")), ArgumentError, "lr must be a finite number, not float nan"),
     (lambda: optim.SGD([parameter()], momentum=-1), ArgumentError, "momentum must be at least 0, not -1"),
     (lambda: optim.SGD([parameter()], weight_decay=-1), ArgumentError, "weight_decay must be at least 0, not -1"),

@@ -62,6 +62,8 @@ MISTAKES = {
     "nn.CrossEntropy()": ("'CrossEntropy'", "Did you mean ag.nn.CrossEntropyLoss?"),
     "nn.SGD([x])": ("'SGD'", "write ag.optim.SGD"),
     "nn.utils.clip_grad_norm_([x], 1.0)": ("'clip_grad_norm_'", "write ag.optim.clip_grad_norm"),
+    "nn.utils.weight_norm(model)": ("'weight_norm'", "write ag.nn.utils.parametrizations.weight_norm"),
+    "nn.utils.remove_weight_norm(model)": ("'remove_weight_norm'", "write ag.nn.utils.parametrize.remove_parametriz"),
     "nn.init.kaiming_normal(x)": ("'kaiming_normal'", "Did you mean ag.nn.init.kaiming_normal_?"),
     "optim.lr_scheduler": ("'lr_scheduler'", "write ag.optim.schedule"),
     "optim.AdamMax([x])": ("'AdamMax'", "ag.optim.Ada"),

@@ -260,7 +260,8 @@ def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Wind
         for row, column in window.offsets:
             seen = shifted_tile(images, window, row, column, tile)
             seen += windows[:, row, column]
-    images = padded.swapaxes(2, 3).reshape(*padded.shape[:2], -1, n)
+    images = padded.swapaxes(2, 3)
+    images = images.reshape(*images.shape[:2], images.shape[2] * images.shape[3], n)
     return images_first(images[:, above : above + height, left : left + width])
 
 
@@ -546,6 +547,8 @@ def _check_transposed_channels(
     function: str, shape: tuple[int, ...], filters: tuple[int, ...], bias: Any, groups: int, axes: int
 ) -> None:
     _check_elements(function, shape, filters, axes)
+    if not filters[1]:
+        raise ArgumentError(f"{function} takes a weight of at least one filter, not one of shape {filters}")
     if shape[-1 - axes] != filters[0] or filters[0] % groups:
         raise ArgumentError(
             f"{function} with a weight of shape {filters} and groups={groups} takes x with {filters[0]} channels"

@@ -136,24 +136,33 @@ def _frequencies(indices: Array, table: Array, kept: Any = ...) -> Any:
     return as_like(counts[..., np.newaxis].astype(table.dtype), table)
 
 
+def _check_indices(indices: Any, rows: int) -> None:
+    lowest, highest = (indices.min(), indices.max()) if indices.size else (0, -1)
+    if lowest < 0 or highest >= rows:
+        worst = lowest if lowest < 0 else highest
+        raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
+
+
 @on_device_of_arguments
 def embedding(
-    indices: Tensor | np.ndarray,
+    input: Tensor | np.ndarray,
     weight: Tensor | np.ndarray,
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Tensor | np.ndarray:
-    """Return the rows of `weight` at `indices`.
+    """Return the rows of `weight` at the indices `input`.
 
     Args:
-        indices: integers from 0 to `rows - 1`, of any shape `(...)`.
+        input: integers from 0 to `rows - 1`, of any shape `(...)`.
         weight: a table, shape `(rows, features)`.
         padding_idx: the index of a row that gets no gradient, or None; a negative one counts from the end.
         max_norm: scale each row at an index whose norm is above this number down to it, in place, first.
         norm_type: the p of that p-norm; `math.inf` for the largest absolute value.
         scale_grad_by_freq: divide the gradient of each row by how often its index is among the indices.
+        sparse: not used: gradients are dense.
 
     Returns:
         A tensor of shape `(..., features)`.
@@ -172,21 +181,19 @@ def embedding(
         array([[5., 6.],
                [1., 2.]])
     """
-    check_operands_share_device("embedding", weight, constants=indices)
-    data = array_of(indices)
+    check_operands_share_device("embedding", weight, constants=input)
+    truth(sparse, "sparse")
+    data = array_of(input)
     table = array_of(weight)
     shape = table.shape
     if len(shape) != 2:
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if data.dtype.kind not in "iu":
-        raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (indices, weight)")
+        raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (input, weight)")
     rows, found = shape[0], None
     is_checked = data.__class__ is np.ndarray or not is_device_array(data) or table.dtype.kind not in "fc"
     if is_checked:
-        lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
-        if lowest < 0 or highest >= rows:
-            worst = lowest if lowest < 0 else highest
-            raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
+        _check_indices(data, rows)
     if max_norm is not None and data.size:
         _shorten_rows(weight, data, number(max_norm, "max_norm", 0), norm_type)
     if not is_checked:

@@ -22,7 +22,7 @@ from ...core.arrays.values import as_like, is_device_array, zeros_like
 from ...core.ops.single_precision import arrays_in_single, by_single, holds_half_array
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
-from ...core.settings.arguments import truth
+from ...core.settings.arguments import truth, whole_number
 from ...core.tensor import asarray
 from ...errors import ArgumentError
 from ..shared.arguments import array_of, check_real, complex_error, floating, option, pair, single, triple
@@ -317,7 +317,7 @@ def avg_pool2d(
     padding: Lengths | str = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-    divisor_override: float | None = None,
+    divisor_override: int | None = None,
 ) -> Tensor | np.ndarray:
     """Return the mean of each window.
 
@@ -328,7 +328,7 @@ def avg_pool2d(
         padding: rows and columns of zeros on each side, an int or a pair, at most half the kernel.
         ceil_mode: let the last windows reach beyond the image, if they begin inside.
         count_include_pad: count the padding's zeros in the mean.
-        divisor_override: divide each sum by this number rather than by the count.
+        divisor_override: divide each sum by this int rather than by the count.
 
     Returns:
         A tensor of shape `(n, channels, rows, columns)`.
@@ -352,7 +352,7 @@ def avg_pool2d(
     window = _pooling_window("avg_pool2d", data.shape, kernel_size, stride, padding, 1, ceil_mode)
     count_include_pad = truth(count_include_pad, "count_include_pad")
     if divisor_override is not None:
-        divisor_override = option("avg_pool2d", "divisor_override", divisor_override)
+        divisor_override = whole_number(divisor_override, "divisor_override")
         if not divisor_override:
             raise ArgumentError("avg_pool2d cannot divide by divisor_override=0")
         return window_sums(x, window) * (1 / divisor_override)
@@ -801,7 +801,7 @@ def _in_volume(places: Any, chosen: Any, shape: tuple[int, ...]) -> Any:
     """
     count = math.prod(places.shape[-2:])
     flat = places.reshape(*shape[:-3], shape[-3] * count)
-    chosen = chosen.reshape(*shape[:-3], -1)
+    chosen = chosen.reshape(*shape[:-3], math.prod(chosen.shape[len(shape) - 3 :]))
     return np.take_along_axis(flat, chosen, -1) + chosen // count * (shape[-2] * shape[-1])
 
 
@@ -812,7 +812,7 @@ def avg_pool3d(
     padding: Lengths = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-    divisor_override: float | None = None,
+    divisor_override: int | None = None,
 ) -> Tensor | np.ndarray:
     """Return the mean of each window.
 
@@ -823,7 +823,7 @@ def avg_pool3d(
         padding: zeros on each side of each axis, an int or three, at most half the kernel.
         ceil_mode: let the last windows reach beyond the volume, if they begin inside.
         count_include_pad: count the padding's zeros in the mean.
-        divisor_override: divide each sum by this number rather than by the count.
+        divisor_override: divide each sum by this int rather than by the count.
 
     Returns:
         A tensor with one element for each window.
@@ -924,7 +924,7 @@ def adaptive_max_pool3d(x: Tensor | np.ndarray, output_size: NewLengths, return_
     if not shape[-4]:
         raise ArgumentError(f"adaptive_max_pool3d takes volumes with a channel, not of shape {shape}")
     if not depth * rows * columns:
-        empty = np.broadcast_to(x[..., :1, :1, :1][..., :0], (*shape[:-3], depth, rows, columns))
+        empty = np.reshape(x[..., :0], (*shape[:-3], depth, rows, columns))
         positions = zeros_like(array_of(x), array_of(empty).shape).astype(np.int64)
         return with_positions(x, empty, positions) if return_indices else empty
     layers, places = adaptive_max_pool2d(_by_layer(x, shape), (rows, columns), True)

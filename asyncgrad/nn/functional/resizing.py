@@ -14,7 +14,7 @@ from ...core.ops.single_precision import arrays_in_single
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import number, truth, whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_arrays, floating
+from ..shared.arguments import array_of, check_arrays, floating, option
 from ..shared.rows import product_along
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, means_of_windows
 
@@ -141,7 +141,8 @@ def pad(
     if not any(number for both in widths for number in both):
         return x
     if mode == "constant":
-        return np.pad(x, widths, constant_values=value or 0)
+        constant = 0 if value is None else option("pad", "value", value)
+        return np.pad(x, widths, constant_values=constant)
     for axis, both in enumerate(widths):
         if any(both):
             x = taken_along(x, np.pad(np.arange(array_of(x).shape[axis]), both, mode="wrap"), axis)

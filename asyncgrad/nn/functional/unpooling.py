@@ -14,7 +14,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, IndexRangeError
 from ...random import generator
-from ..shared.arguments import array_of, check_real, constant, is_outside, pair, single, triple
+from ..shared.arguments import array_of, check_real, constant, is_outside, lengths, pair, single, triple
 from .pooling import with_positions
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _sizes_before(
     )
     if output_size is None:
         return usual
-    wanted = tuple(output_size)
+    wanted = lengths("output_size", output_size)
     if len(wanted) not in (len(kernel), len(kernel) + 1, len(kernel) + 2):
         raise ArgumentError(f"{function}: output_size must have {len(kernel)} numbers, not {output_size!r}")
     wanted = wanted[-len(kernel) :]

@@ -385,7 +385,7 @@ class Softshrink(Module):
 
     def extra_repr(self) -> str:
         """Return the option."""
-        return f"lambd={self.lambd}"
+        return f"{self.lambd}"
 
 
 @final

@@ -91,14 +91,14 @@ class Convolution(Module):
         """Return the options that the layer shows in its repr."""
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         if self.padding not in ((0,) * self.axes, "valid"):
-            text += f", padding={self.padding!r}"
+            text += f", padding={self.padding}"
         if self.dilation != (1,) * self.axes:
             text += f", dilation={self.dilation}"
         if self.groups != 1:
             text += f", groups={self.groups}"
         if self.bias is None:
             text += ", bias=False"
-        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode!r}"
+        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
 
     def _padded(self, x: Any) -> tuple[Any, Any]:
         """Return x, padded unless with zeros, and the padding that is left to the convolution."""

@@ -66,6 +66,7 @@ class Embedding(_Table):
         max_norm: rows whose norm is above this number are scaled down to it, in place, when they are looked up.
         norm_type: the p of that p-norm.
         scale_grad_by_freq: divide the gradient of each row by how often it is looked up in a call.
+        sparse: not used: gradients are dense.
         device: where the table lives.
         dtype: its dtype; None for the default one.
 
@@ -83,11 +84,13 @@ class Embedding(_Table):
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         *,
         device: Place = None,
         dtype: npt.DTypeLike | None = None,
     ) -> None:
         self._describe(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+        self.sparse: bool = truth(sparse, "sparse")
         self.weight = new_parameter((self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
 
@@ -100,6 +103,7 @@ class Embedding(_Table):
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
+        sparse: bool = False,
     ) -> Embedding:
         """Return a layer with a given table, which it copies.
 
@@ -110,13 +114,14 @@ class Embedding(_Table):
             max_norm: as for the class, like all that follow.
             norm_type: of `max_norm`.
             scale_grad_by_freq: whether gradients are divided.
+            sparse: not used.
 
         Raises:
             ArgumentError: the table has not two axes.
         """
         table = _table_of(embeddings)
         rows, features = table.shape
-        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq)
+        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
         layer = cls(rows, features, *options, device=table.device, dtype=table.dtype)
         layer.weight = table.copy().requires_grad_(not truth(freeze, "freeze"))
         return layer

@@ -147,11 +147,11 @@ class LazyLinear(LazyModule):
         >>> from asyncgrad import nn
         >>> layer = nn.LazyLinear(2)
         >>> layer
-        LazyLinear(in_features=0, out_features=2)  # 0 parameters
+        LazyLinear(in_features=0, out_features=2, bias=True)  # 0 parameters
         >>> layer(np.ones((5, 3))).shape
         (5, 2)
         >>> layer
-        Linear(in_features=3, out_features=2, weight (2, 3), bias (2,))  # 8 parameters
+        Linear(in_features=3, out_features=2, bias=True, weight (2, 3), bias (2,))  # 8 parameters
     """
 
     _becomes = Linear

@@ -95,7 +95,7 @@ class Linear(Module):
 
     def extra_repr(self) -> str:
         """Return the numbers of features."""
-        return f"in_features={self.in_features}, out_features={self.out_features}"
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 @final
@@ -152,4 +152,5 @@ class Bilinear(Module):
 
     def extra_repr(self) -> str:
         """Return the numbers of features."""
-        return f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}"
+        sizes = f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}"
+        return f"{sizes}, bias={self.bias is not None}"

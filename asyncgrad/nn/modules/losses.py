@@ -237,7 +237,7 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
-        self.delta = delta
+        self.delta: float = number(delta, "delta")
 
     def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.huber_loss(input, target)` with the options."""

@@ -112,7 +112,7 @@ class ChannelNorm(Affine):
         """Return the options that the layer shows in its repr."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
     def _checked(self, x: Any) -> tuple[int, ...]:
@@ -431,7 +431,8 @@ class LayerNorm(Affine):
 
     def extra_repr(self) -> str:
         """Return the options that the layer shows in its repr."""
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        options = f"eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
+        return f"{self.normalized_shape}, {options}"
 
 
 @final
@@ -537,4 +538,5 @@ class GroupNorm(Affine):
 
     def extra_repr(self) -> str:
         """Return the options that the layer shows in its repr."""
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        options = f"eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
+        return f"{self.num_groups}, {self.num_channels}, {options}"

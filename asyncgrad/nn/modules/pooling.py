@@ -24,6 +24,7 @@ from ..functional.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from ..shared.arguments import lengths
 from .module import Module
 
 if TYPE_CHECKING:
@@ -172,9 +173,9 @@ class AvgPool1d(_Pool):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        self.kernel_size: Any = kernel_size
-        self.stride: Any = kernel_size if stride is None else stride
-        self.padding = padding
+        self.kernel_size = lengths("kernel_size", kernel_size)
+        self.stride = self.kernel_size if stride is None else lengths("stride", stride)
+        self.padding = lengths("padding", padding)
         self.ceil_mode: bool = ceil_mode
         self.count_include_pad: bool = count_include_pad
 
@@ -196,7 +197,7 @@ class _DividedPool(_Pool):
         padding: Lengths = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
-        divisor_override: float | None = None,
+        divisor_override: int | None = None,
     ) -> None:
         self.kernel_size: Any = kernel_size
         self.stride: Any = kernel_size if stride is None else stride
@@ -230,7 +231,7 @@ class AvgPool2d(_DividedPool):
         padding: rows and columns of zeros on each side, an int or a pair, at most half the kernel.
         ceil_mode: let the last windows reach beyond the image, if they begin inside.
         count_include_pad: count the padding's zeros in the mean.
-        divisor_override: divide each sum by this number rather than by the count.
+        divisor_override: divide each sum by this int rather than by the count.
 
     Source: torch.nn.AvgPool2d.
     """
@@ -248,7 +249,7 @@ class AvgPool3d(_DividedPool):
         padding: zeros on each side of each axis, an int or three, at most half the kernel.
         ceil_mode: let the last windows reach beyond the volume, if they begin inside.
         count_include_pad: count the padding's zeros in the mean.
-        divisor_override: divide each sum by this number rather than by the count.
+        divisor_override: divide each sum by this int rather than by the count.
 
     Source: torch.nn.AvgPool3d.
     """
@@ -265,7 +266,8 @@ class _LPPool(Module):
     def __init__(
         self, norm_type: float, kernel_size: Lengths, stride: Lengths | None = None, ceil_mode: bool = False
     ) -> None:
-        self.norm_type: float = number(norm_type, "norm_type")
+        number(norm_type, "norm_type")
+        self.norm_type = norm_type
         self.kernel_size: Any = kernel_size
         self.stride: Any = stride
         self.ceil_mode: bool = truth(ceil_mode, "ceil_mode")

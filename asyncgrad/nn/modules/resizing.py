@@ -75,7 +75,8 @@ class _ConstantPad(_Padding):
 
     def __init__(self, padding: Lengths, value: float) -> None:
         super().__init__(padding)
-        self.value: float = number(value, "value")
+        number(value, "value")
+        self.value = value
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return x with the constant around it."""

@@ -205,6 +205,8 @@ class TransformerEncoder(Module):
         encoder_layer: which is copied, with its parameters.
         num_layers: the number of copies.
         norm: a module that is called last, or None.
+        enable_nested_tensor: not used: there are no tensors of rows of several lengths.
+        mask_check: not used: masks are always looked at.
 
     Source: torch.nn.TransformerEncoder.
 
@@ -216,7 +218,16 @@ class TransformerEncoder(Module):
         (5, 2, 8)
     """
 
-    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        self.enable_nested_tensor: bool = truth(enable_nested_tensor, "enable_nested_tensor")
+        self.mask_check: bool = truth(mask_check, "mask_check")
         self.num_layers: int = size(num_layers, "num_layers")
         self.layers: Any = ModuleList([copy.deepcopy(encoder_layer) for _ in range(self.num_layers)])
         self.norm = norm

@@ -68,5 +68,10 @@ def _sums_over(shape: tuple[int, ...], g: Any, axis: int, step: int, dilation: i
 
 
 def _windows_like(shape: tuple[int, ...], x: Any, axis: int, step: int, dilation: int) -> Any:
-    """Return windows of x along an axis with the number of elements that an array of windows of a shape has."""
+    """Return windows of x along an axis with the number of elements, and of positions, of an array of a shape."""
+    kernel, count = shape[axis], shape[axis + 1]
+    # The sums may be of more elements than windows reach, so that there is place for another one.
+    reach = (count - 1) * step + dilation * (kernel - 1) + 1
+    if count_windows(x.shape[axis], kernel, step, dilation) > count:
+        x = x[(*(slice(None),) * axis, slice(0, reach))]
     return windows_along(x, axis, shape[axis], step, dilation)

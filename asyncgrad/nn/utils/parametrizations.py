@@ -1,4 +1,4 @@
-"""Weights of a given norm: parametrizations of the tensors of a module."""
+"""Weights of a given norm, and orthogonal ones: parametrizations of the tensors of a module."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any, final
 
 import numpy as np
 
-from ...core.settings.arguments import number, whole_number
+from ...core.settings.arguments import number, truth, whole_number
 from ...core.settings.context import no_grad
+from ...core.settings.lazy import import_deferred
 from ...core.tensor import Tensor, asarray, tensor
 from ...errors import ArgumentError, IndexRangeError
 from ...random import generator
@@ -17,7 +18,10 @@ from ..modules.module import Module
 from ..shared.arguments import array_of
 from .parametrize import register_parametrization, write_values
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+
+#: How matrices become orthogonal ones.
+_MAPS = ("matrix_exp", "cayley", "householder")
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
@@ -148,3 +152,146 @@ class _SpectralNorm(Module):
     def right_inverse(self, weight: Any) -> Any:
         """Return the weight."""
         return weight
+
+
+def orthogonal(
+    module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
+) -> Module:
+    """Have a weight be an orthogonal matrix, or a stack of them, whatever is trained; return the module.
+
+    Its columns are orthonormal, or its rows where these are fewer; that of a complex weight is unitary. It begins with
+    the weight where that is orthogonal, and else with the factor Q of its QR decomposition.
+
+    Args:
+        module: the module.
+        name: the name of the weight, of two axes or more.
+        orthogonal_map: how a matrix becomes an orthogonal one: "matrix_exp", the exponential of a skew matrix, which
+            needs SciPy; "cayley", (I + A/2) / (I - A/2) of a skew matrix A; "householder", a product of reflections.
+            None for the first one where the weight is square or complex, and the last one elsewhere.
+        use_trivialization: multiply by a matrix that stays, the buffer `parametrizations.NAME.0.base`, so that what is
+            trained begins at the identity. Without it, only "householder" begins with the weight, and can be set.
+
+    Raises:
+        ArgumentError: there is no such weight, it has fewer axes, or there is no such map of it.
+
+    Source: torch.nn.utils.parametrizations.orthogonal; M. Lezcano-Casado, "Trivializations for gradient-based
+    optimization on manifolds" (2019).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> model = nn.utils.parametrizations.orthogonal(nn.Linear(2, 3))
+        >>> bool(np.allclose(model.weight.T @ model.weight, np.eye(2)))
+        True
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        raise ArgumentError(f"{type(module).__name__} has no parameter or buffer {name!r}")
+    if weight.ndim < 2:
+        raise ArgumentError(f"orthogonal takes a weight of two axes or more, not of shape {weight.shape}")
+    is_complex = weight.dtype.kind == "c"
+    if orthogonal_map is None:
+        orthogonal_map = "matrix_exp" if is_complex or weight.shape[-2] == weight.shape[-1] else "householder"
+    if orthogonal_map not in _MAPS:
+        raise ArgumentError(f"orthogonal_map must be one of {', '.join(_MAPS)}, not {orthogonal_map!r}")
+    if is_complex and orthogonal_map == "householder":
+        raise ArgumentError('orthogonal_map="householder" is for real weights: write orthogonal_map="matrix_exp"')
+    return register_parametrization(module, name, _Orthogonal(weight, orthogonal_map, use_trivialization), unsafe=True)
+
+
+@final
+class _Orthogonal(Module):
+    """Computes an orthogonal matrix, or a stack of them, from one of the same shape."""
+
+    base: Tensor
+
+    def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool) -> None:
+        self.shape: tuple[int, ...] = weight.shape
+        self.orthogonal_map: str = orthogonal_map
+        self.use_trivialization: bool = truth(use_trivialization, "use_trivialization")
+
+    def forward(self, x: Any) -> Any:
+        """Return the orthogonal matrix."""
+        is_wide = self.shape[-2] < self.shape[-1]
+        tall = x.mT if is_wide else x
+        found = _reflected(tall) if self.orthogonal_map == "householder" else self._turned(tall)
+        if self.use_trivialization:
+            found = self.base @ found
+        return found.mT if is_wide else found
+
+    def _turned(self, tall: Any) -> Any:
+        """Return the first columns of the orthogonal matrix that belongs to a skew one."""
+        rows, columns = tall.shape[-2:]
+        lower = np.tril(tall)
+        if rows != columns:
+            lower = np.concatenate([lower, np.zeros((*tall.shape[:-1], rows - columns), tall.dtype)], axis=-1)
+        skew = lower - np.conj(lower).mT
+        if self.orthogonal_map == "matrix_exp":
+            whole = import_deferred("scipy").linalg.expm(skew)
+        else:
+            identity = np.eye(rows, dtype=tall.dtype)
+            whole = np.linalg.solve(identity - skew / 2, identity + skew / 2)
+        return whole[..., :columns]
+
+    def right_inverse(self, weight: Any) -> Any:
+        """Return the matrix from which a weight, or the orthogonal one of its QR decomposition, is computed."""
+        if array_of(weight).shape != self.shape:
+            raise ArgumentError(
+                f"a weight of shape {self.shape} can be set to one of that shape, not {array_of(weight).shape}"
+            )
+        is_wide = self.shape[-2] < self.shape[-1]
+        tall: Any = asarray(weight).detach()
+        tall = tall.mT if is_wide else tall
+        if self.use_trivialization:
+            self._set_base(_completed(tall))
+            # Minus the identity, whose reflections turn nothing, and whose skew part is 0.
+            start = np.broadcast_to(-np.eye(*self.shape[-2:], dtype=tall.dtype), self.shape)
+            return tensor(start, device=tall.device)
+        if self.orthogonal_map != "householder":
+            raise NotImplementedError(
+                f"a weight of orthogonal_map={self.orthogonal_map!r} can be set only with use_trivialization=True"
+            )
+        reflectors = _reflectors(tall.numpy())
+        return tensor(reflectors.mT if is_wide else reflectors, device=tall.device)
+
+    def _set_base(self, value: Tensor) -> None:
+        if "base" in vars(self):
+            write_values(self.base, value)
+        else:
+            self.register_buffer("base", value)
+
+
+def _reflected(tall: Any) -> Any:
+    """Return the product of the reflections whose vectors are below the diagonal, times the signs on it."""
+    rows, columns = tall.shape[-2:]
+    below = np.tril(tall, -1)
+    identity = np.eye(rows, columns, dtype=tall.dtype)
+    vectors, factors = below + identity, 2 / (1 + np.sum(below * below, axis=-2, keepdims=True))
+    found: Any = identity
+    for last in range(columns, 0, -1):
+        vector = vectors[..., last - 1 : last]
+        found = found - factors[..., last - 1 : last] * vector @ (vector.mT @ found)
+    signs = np.trunc(np.diagonal(tall.detach(), axis1=-2, axis2=-1))
+    return found * signs[..., np.newaxis, :]
+
+
+def _reflectors(tall: np.ndarray) -> np.ndarray:
+    """Return the matrix whose reflections are the factor Q of a QR decomposition of positive diagonal."""
+    raw, factors = np.linalg.qr(tall, mode="raw")
+    found = np.swapaxes(raw, -2, -1).copy()
+    numbers = np.arange(found.shape[-1])
+    # LAPACK's factor is exactly 0 where it does not reflect.
+    found[..., numbers, numbers] = np.where(factors == 0, -1, 1) * np.sign(found[..., numbers, numbers])
+    return found
+
+
+def _completed(tall: Any) -> Any:
+    """Return a square orthogonal matrix whose first columns are those of a QR decomposition of positive diagonal."""
+    rows, columns = tall.shape[-2:]
+    if rows > columns:
+        others = generator().standard_normal((*tall.shape[:-1], rows - columns)).astype(tall.dtype)
+        tall = np.concatenate([tall, tensor(others, device=tall.device)], axis=-1)
+    elif np.allclose(np.conj(tall).mT @ tall, np.eye(rows), atol=10 * rows * np.finfo(tall.dtype).eps):
+        return tall.copy()
+    q, r = np.linalg.qr(tall)
+    return q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., np.newaxis, :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import setitem
 from typing import Any, final
 
@@ -43,8 +44,9 @@ class ParametrizationList(Module):
         self.ntensors: int = 1
         found: Any = original
         for module in reversed(modules):
-            with no_grad():
-                inverse = getattr(module, "right_inverse", None)
+            inverse = getattr(module, "right_inverse", None)
+            # Some can be inverted with some options alone.
+            with no_grad(), suppress(NotImplementedError):
                 found = found if inverse is None else inverse(found)
         if isinstance(found, Tensor):
             # The tensor itself, so that an optimizer that has it goes on with it.
@@ -123,7 +125,7 @@ def register_parametrization(
         module: the module.
         tensor_name: the name of a parameter or buffer.
         parametrization: the module that computes it, by its `forward`. If its `right_inverse` returns several tensors,
-            it is called with these.
+            it is called with these. One that raises a NotImplementedError is as none.
         unsafe: let the result have another shape or dtype.
 
     Raises:

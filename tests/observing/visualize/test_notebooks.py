@@ -128,7 +128,7 @@ def test_a_module_shows_a_table_of_its_modules():
     assert shown[:2] == ["Residual", "50 parameters, in training"]
     assert shown[shown.index("layers.0.0") :][:5] == [
         "layers.0.0",
-        "Linear(in_features=4, out_features=4)",
+        "Linear(in_features=4, out_features=4, bias=True)",
         "weight (4, 4), bias (4,)",
         "20",
         "yes",

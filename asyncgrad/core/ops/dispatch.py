@@ -29,6 +29,7 @@ from ..views.writing import (
     write_result,
     write_unrecorded,
 )
+from .core_axes import along_axes
 from .nondifferentiable import NonDifferentiable
 
 __all__ = ["FOLDS", "METHODS", "call_function", "call_ufunc", "write", "write_by", "write_exactly", "write_result"]
@@ -138,6 +139,11 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     dtype = kwargs.pop("dtype", None)
     # Of ufuncs, only those on vectors (vecdot) have an axis.
     axis = {"axis": kwargs.pop("axis")} if ufunc.signature is not None and "axis" in kwargs else {}
+    if ufunc.signature is not None and not {"axes", "keepdims"}.isdisjoint(kwargs):
+        if "axes" in kwargs and axis:
+            raise TypeError(f"{ufunc_name(ufunc)} takes axis= or axes=, not both")
+        places = [axis.pop("axis")] * ufunc.nargs if axis else None
+        rule = along_axes(ufunc, rule, kwargs.pop("axes", places), kwargs.pop("keepdims", False))
     casting, order = kwargs.pop("casting", "same_kind"), kwargs.pop("order", "K")
     kwargs.pop("subok", None)
     if kwargs:

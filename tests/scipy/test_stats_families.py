@@ -201,6 +201,81 @@ def test_the_median_of_a_symmetric_family_has_derivatives() -> None:
     assert slope.item() == 0.0
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes", "middle"),
+    [
+        *(("laplace", (), 0.0), ("laplace_asymmetric", (1.5,), 0.0), ("skewcauchy", (0.25,), 0.0)),
+        *(
+            ("gennorm", (0.75,), 0.0),
+            ("gennorm", (1.5,), 0.0),
+            ("halfgennorm", (1.5,), 0.0),
+            ("loglaplace", (2.5,), 1.0),
+        ),
+    ],
+)
+def test_the_slope_of_a_probability_is_the_density_where_both_sides_meet(
+    name: str, shapes: tuple[float, ...], middle: float
+) -> None:
+    family = getattr(stats, name)(*shapes)
+    x = ag.tensor(middle, requires_grad=True)
+    density = family.pdf(middle).item()
+
+    slopes = [sync.grad(method(x), [x])[0].item() for method in (family.cdf, family.sf, family.logsf)]
+
+    np.testing.assert_allclose(slopes, [density, -density, -density / family.sf(middle).item()], rtol=1e-14)
+
+
+@pytest.mark.parametrize(("name", "curvature"), [("logistic", -0.5), ("hypsecant", -1.0)])
+def test_a_smooth_density_has_its_curvature_in_the_middle(name: str, curvature: float) -> None:
+    x = ag.tensor(0.0, requires_grad=True)
+
+    (slope,) = sync.grad(getattr(stats, name).logpdf(x), [x], create_graph=True)
+    (found,) = sync.grad(slope, [x])
+
+    assert (slope.item(), found.item()) == (0.0, pytest.approx(curvature, rel=1e-14))
+
+
+def test_a_log_gamma_variable_of_a_small_shape_is_far_below_0() -> None:
+    points = np.array([-800.0, -745.1, -2.0])
+
+    for method, given in (
+        *dict.fromkeys(("cdf", "sf", "logcdf", "logsf"), points).items(),
+        *dict.fromkeys(("ppf", "isf"), np.array([0.1, 0.5, 0.9])).items(),
+    ):
+        found = functools.partial(getattr(stats.loggamma, method), c=0.001)
+        np.testing.assert_allclose(found(given), getattr(scipy.stats.loggamma, method)(given, 0.001), rtol=1e-12)
+        check_along_a_line(found, [given])
+    shape = ag.tensor(0.001, requires_grad=True)
+    (slope,) = sync.grad(stats.loggamma.logcdf(-800.0, shape), [shape])
+    assert slope.item() == pytest.approx(-800.0 - scipy.special.digamma(1.001), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "x"),
+    [("burr", (4.0, 2.0), 1e-200), ("burr12", (4.0, 2.0), 1e200), ("mielke", (4.0, 2.0), 1e-200)],
+)
+def test_a_power_that_overflows_leaves_a_density(name: str, shapes: tuple[float, ...], x: float) -> None:
+    leaves = [ag.tensor(one, requires_grad=True) for one in (x, *shapes)]
+    density = getattr(stats, name).logpdf(*leaves)
+
+    grads = sync.grad(density, leaves)
+
+    # Next to an end the logarithm of the density is a line by that of x, whose slope is found between two points.
+    slope = (getattr(stats, name).logpdf(x * 2, *shapes) - getattr(stats, name).logpdf(x, *shapes)) / np.log(2)
+    assert grads[0].item() * x == pytest.approx(slope.item(), rel=1e-9)
+    assert all(np.isfinite(one.numpy()) for one in grads)
+
+
+def test_a_density_that_vanishes_has_no_gradient() -> None:
+    x = ag.tensor([0.0, 1e-31, 0.75], requires_grad=True)
+
+    (grad,) = sync.grad(stats.invweibull.pdf(x, 10.5).sum() + stats.levy.pdf(x[0]), [x])
+
+    np.testing.assert_array_equal(stats.invweibull.logpdf(x[:2], 10.5).detach(), [-np.inf, -np.inf])
+    assert grad[:2].tolist() == [0.0, 0.0]
+    assert np.isfinite(grad[2].item())
+
+
 @pytest.mark.parametrize(("name", "shape"), [("lomax", 1.5), ("fisk", 1.5), ("invweibull", 1.5), ("loglaplace", 1.5)])
 def test_a_mean_that_is_there_has_a_derivative_beside_a_variance_that_is_not(name: str, shape: float) -> None:
     leaf = ag.tensor(shape, requires_grad=True)

@@ -140,8 +140,6 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     # Of ufuncs, only those on vectors (vecdot) have an axis.
     axis = {"axis": kwargs.pop("axis")} if ufunc.signature is not None and "axis" in kwargs else {}
     if ufunc.signature is not None and not {"axes", "keepdims"}.isdisjoint(kwargs):
-        if "axes" in kwargs and axis:
-            raise TypeError(f"{ufunc_name(ufunc)} takes axis= or axes=, not both")
         places = [axis.pop("axis")] * ufunc.nargs if axis else None
         rule = along_axes(ufunc, rule, kwargs.pop("axes", places), kwargs.pop("keepdims", False))
     casting, order = kwargs.pop("casting", "same_kind"), kwargs.pop("order", "K")

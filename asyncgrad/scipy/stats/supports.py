@@ -74,8 +74,9 @@ def not_below_numbers(logarithm: Any) -> Any:
 
 def log1p_power(y: Any, exponent: Any) -> Any:
     """Return log1p(y**exponent) of positive numbers, where the power overflows, too."""
-    logarithm = raw(exponent) * np.log(raw(y))
-    is_large = logarithm > 700
+    with np.errstate(divide="ignore"):
+        # Of 0, where the power may be one all the same.
+        is_large = raw(exponent) * np.log(raw(y)) > 700
     if not np.any(is_large):
         return np.log1p(y**exponent)
     small = np.where(is_large, 1.0, y)

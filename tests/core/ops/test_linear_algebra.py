@@ -98,7 +98,9 @@ def test_the_axes_of_a_product_are_chosen(function: Any, shapes: list[Any], opti
     result = function(ag.tensor(x), y, **options)
 
     np.testing.assert_array_equal(result, function(x, y, **options), strict=True)
-    np.testing.assert_array_equal(function(ag.tensor(x), y, out=numpy.zeros_like(result), **options), result, strict=True)
+    np.testing.assert_array_equal(
+        function(ag.tensor(x), y, out=numpy.zeros_like(result), **options), result, strict=True
+    )
     assert sync.gradcheck(lambda *given: function(*given, **options), (leaf_of(x), leaf_of(y)))
 
 

@@ -123,18 +123,20 @@ class PoissonBinomial(DiscreteDistribution):
         value = np.sum(probabilities * (numbers if func is None else func(numbers)))
         return asarray(value / np.sum(probabilities) if conditional else value)
 
-    def rvs(self, p: Any, loc: Any = 0, size: Any = None, random_state: Any = None) -> Tensor:
+    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
         """Return draws of SciPy's, whole numbers, which have no derivative.
 
         Args:
-            p: the probabilities of the trials, shape (..., n).
-            loc: what is added to the numbers.
+            *args: the parameters.
             size: the shape of the result; None for that of the parameters.
             random_state: a seed or a generator of NumPy's, or None.
+            **kwds: the parameters by name.
 
         Raises:
             ArgumentError: a parameter requires grad: pass its values.
         """
+        args, size = self._with_size(args, size)
+        p, loc = DiscreteDistribution._parameters(self, "rvs", args, kwds)
         if any(isinstance(one, Tensor) and one.requires_grad for one in (p, loc)):
             raise ArgumentError(
                 "scipy.stats.poisson_binom.rvs gives whole numbers, which have no derivative: pass p.detach(), and "

@@ -134,7 +134,7 @@ _DISCRETE = (power_series, urns, whole_numbers)
 #: Those whose one shape is a whole number.
 _OF_COUNTS = {"irwinhall", "ksone"}
 #: The families that are checked here.
-NAMES = {*_SHAPES, *_WHOLE}
+NAMES = {*_SHAPES, *_WHOLE, "poisson_binom"}
 
 
 def test_every_family_has_shapes() -> None:

@@ -124,7 +124,7 @@ def test_the_entropy_of_shares_of_which_one_is_nothing_is_scipys() -> None:
     ("call", "message"),
     [
         (lambda: stats.skew(_DATA, nan_policy="drop"), "nan_policy 'propagate', 'omit' or 'raise', not 'drop'"),
-        (lambda: stats.moment(_DATA, [1, 2]), "one whole number"),
+        (lambda: stats.moment(_DATA, [1, 1.5]), "order whole numbers"),
         (lambda: stats.gmean(_DATA, weights=[1.0]), r"not \(1,\)"),
         (lambda: stats.pmean(_DATA, [1.0, 2.0]), "p that is one number"),
         (lambda: stats.iqr(_DATA, scale="raw"), "a number or 'normal', not 'raw'"),
@@ -159,8 +159,6 @@ def test_moments_of_several_orders_are_those_of_each() -> None:
     found = stats.moment(x, [0, 1, 3], axis=1, center=0.5)
 
     np.testing.assert_allclose(found, scipy.stats.moment(x, [0, 1, 3], axis=1, center=0.5), rtol=1e-14)
-    with pytest.raises(ArgumentError, match="takes for order whole numbers, not"):
-        stats.moment(x, [1, 1.5])
 
 
 def test_a_transform_of_numbers_of_both_signs_is_smooth_at_0() -> None:

@@ -44,12 +44,6 @@ DIFFERENCES = (
         "the tensor is a copy, which may be written",
     ),
     Difference(
-        r"numpy\.cross",
-        "raised",
-        "`np.cross` of vectors of two elements",
-        "NumPy deprecates them: write three elements",
-    ),
-    Difference(
         r"numpy\.linalg\.cholesky",
         "wrong-gradient",
         "the gradient of `np.linalg.cholesky`",
@@ -62,19 +56,10 @@ DIFFERENCES = (
         "phases of vectors, and the columns that complete a basis, are arbitrary: a loss that depends on them raises",
     ),
     Difference(
-        r"numpy\.(matmul|matvec|vecdot|vecmat)", "raised", "`np.matmul` and its kin with `axes=`", "write `np.moveaxis`"
-    ),
-    Difference(
         r"numpy\.(arg)?partition",
         "value",
         "`np.partition`",
         "NumPy leaves open how the elements lie beside the chosen ones",
-    ),
-    Difference(
-        r"numpy\.(nan)?(quantile|percentile)",
-        "raised",
-        "`np.quantile` by `q`, of methods but `linear`",
-        "no rule is written: pass `q` as a number",
     ),
     Difference(
         r"scipy\.interpolate\.CubicSpline\(\)\.__call__",

@@ -137,3 +137,9 @@ def test_gradients_of_distances_of_float16_are_those_of_float64_rounded(name: st
     for found, exact in zip(gradients(np.float16), gradients(float), strict=True):
         assert found.dtype == np.float16
         np.testing.assert_allclose(found.astype(float), exact, rtol=2e-3, atol=1e-7)
+
+
+def test_a_matrix_of_truths_is_one_of_truths() -> None:
+    found = distance.squareform(np.array([True, False, True]))
+
+    np.testing.assert_array_equal(found, scipy.spatial.distance.squareform(np.array([True, False, True])), strict=True)

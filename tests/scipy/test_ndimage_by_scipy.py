@@ -163,6 +163,21 @@ def _after(function, image, output):
     return output
 
 
+def test_an_affine_transform_may_have_another_count_of_axes():
+    matrix = ag.tensor([[2.0], [1.0]], requires_grad=True)
+
+    found = ndimage.affine_transform(IMAGE, matrix, 0.25, (2,), order=1)
+
+    expected = scipy.ndimage.affine_transform(IMAGE, [[2.0], [1.0]], 0.25, (2,), order=1)
+    np.testing.assert_allclose(found.detach(), expected, rtol=1e-12)
+    assert sync.gradcheck(lambda matrix: ndimage.affine_transform(IMAGE, matrix, 0.25, (2,), order=1), (matrix,))
+
+
+def test_the_last_row_of_an_affine_matrix_is_checked():
+    with pytest.raises(ValueError, match=r"with the last row \[0, 0, 1\], not \[1.0, 0.0, 1.0\]"):
+        ndimage.affine_transform(ag.tensor(IMAGE), np.array([[1.0, 0, 0], [0, 1, 0], [1, 0, 1]]))
+
+
 def test_the_shape_of_an_affine_output_is_that_of_the_result():
     image, matrix, out = ag.tensor(IMAGE, requires_grad=True), [[0.5, 0.0], [0.0, 0.5]], np.zeros((6, 8))
     found = ndimage.affine_transform(image, matrix, output=out)

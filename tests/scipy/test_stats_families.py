@@ -24,8 +24,10 @@ from asyncgrad.scipy.stats import (
     pieces,
     power_series,
     power_tails,
+    resonances,
     sample_statistics,
     transformed,
+    uniform_sums,
     urns,
     whole_numbers,
 )
@@ -47,6 +49,7 @@ _SHAPES: dict[str, tuple[float, ...]] = {
     "genhyperbolic": (0.75, 1.75, 0.5),
     "geninvgauss": (1.25, 0.75),
     "invgauss": (0.75,),
+    "irwinhall": (5,),
     "jf_skew_t": (5.25, 3.5),
     "kappa3": (5.5,),
     "kappa4": (0.25, 0.125),
@@ -58,6 +61,7 @@ _SHAPES: dict[str, tuple[float, ...]] = {
     "pearson3": (0.75,),
     "powerlognorm": (2.25, 0.75),
     "rdist": (2.75,),
+    "rel_breitwigner": (1.75,),
     "recipinvgauss": (0.75,),
     "rice": (0.75,),
     "skewcauchy": (0.25,),
@@ -103,6 +107,7 @@ _WHOLE: dict[str, tuple[float, ...]] = {
     "dlaplace": (0.75,),
     "logser": (0.625,),
     "nchypergeom_fisher": (20, 7, 9, 1.75),
+    "nchypergeom_wallenius": (20, 7, 9, 1.75),
     "nhypergeom": (20, 7, 5),
     "planck": (0.5,),
     "randint": (2, 9),
@@ -117,16 +122,19 @@ _BY_INTEGRALS = {
     *("bradford", "exponweib", "halfgennorm", "halflogistic", "johnsonsb", "mielke", "powernorm", "truncexpon"),
     *("argus", "exponpow", "genexpon", "genhalflogistic", "kappa3", "kappa4", "kstwobign", "powerlognorm"),
     *("dpareto_lognorm", "gausshyper", "recipinvgauss", "tukeylambda", "vonmises_line", "wrapcauchy"),
+    *("irwinhall", "rel_breitwigner"),
 }
 #: Those whose SciPy has integrals or searches for each call.
 _SLOW = {"dpareto_lognorm", "gausshyper", "genhyperbolic", "geninvgauss", "norminvgauss"}
 _CONTINUOUS = (
     *(circular, folded, gamma_powers, integrated, intervals, inverse_normal, noncentral, pareto_normal, pieces),
-    *(power_tails, sample_statistics, transformed),
+    *(power_tails, resonances, sample_statistics, transformed, uniform_sums),
 )
 _DISCRETE = (power_series, urns, whole_numbers)
+#: Those whose one shape is a whole number.
+_OF_COUNTS = {"irwinhall", "ksone"}
 #: The families that are checked here.
-NAMES = {*_SHAPES, *_WHOLE}
+NAMES = {*_SHAPES, *_WHOLE, "poisson_binom"}
 
 
 def test_every_family_has_shapes() -> None:
@@ -182,8 +190,8 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
     family = getattr(stats, name)
     parameters = [np.array(float(one)) for one in (*_SHAPES[name], 0.25, 1.5)]
     points = np.asarray(getattr(scipy.stats, name).ppf([0.1875, 0.4375, 0.8125], *_SHAPES[name])) * 1.5 + 0.25
-    if name == "ksone":
-        # The size of a sample has no derivative.
+    if name in _OF_COUNTS:
+        # How many there are has no derivative.
         family, parameters = family(parameters[0], scale=1.5), []
         points = points - 0.25
     for method in ("logpdf", "cdf", "logsf"):
@@ -191,7 +199,7 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
             check_along_a_line(getattr(family, method), [points, *parameters])
     probabilities = np.array([0.1875] if name in _SLOW else [0.1875, 0.4375, 0.8125])
     for method in ("ppf", "isf") if name not in _SLOW else ("ppf",):
-        if name != "ksone":
+        if name not in _OF_COUNTS:
             check_along_a_line(getattr(family, method), [probabilities, *parameters])
 
 
@@ -199,6 +207,81 @@ def test_the_median_of_a_symmetric_family_has_derivatives() -> None:
     exponent = ag.tensor(1.5, requires_grad=True)
     (slope,) = ag.sync.grad(stats.gennorm.ppf(0.5, exponent, 0.25), [exponent])
     assert slope.item() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "middle"),
+    [
+        *(("laplace", (), 0.0), ("laplace_asymmetric", (1.5,), 0.0), ("skewcauchy", (0.25,), 0.0)),
+        *(
+            ("gennorm", (0.75,), 0.0),
+            ("gennorm", (1.5,), 0.0),
+            ("halfgennorm", (1.5,), 0.0),
+            ("loglaplace", (2.5,), 1.0),
+        ),
+    ],
+)
+def test_the_slope_of_a_probability_is_the_density_where_both_sides_meet(
+    name: str, shapes: tuple[float, ...], middle: float
+) -> None:
+    family = getattr(stats, name)(*shapes)
+    x = ag.tensor(middle, requires_grad=True)
+    density = family.pdf(middle).item()
+
+    slopes = [sync.grad(method(x), [x])[0].item() for method in (family.cdf, family.sf, family.logsf)]
+
+    np.testing.assert_allclose(slopes, [density, -density, -density / family.sf(middle).item()], rtol=1e-14)
+
+
+@pytest.mark.parametrize(("name", "curvature"), [("logistic", -0.5), ("hypsecant", -1.0)])
+def test_a_smooth_density_has_its_curvature_in_the_middle(name: str, curvature: float) -> None:
+    x = ag.tensor(0.0, requires_grad=True)
+
+    (slope,) = sync.grad(getattr(stats, name).logpdf(x), [x], create_graph=True)
+    (found,) = sync.grad(slope, [x])
+
+    assert (slope.item(), found.item()) == (0.0, pytest.approx(curvature, rel=1e-14))
+
+
+def test_a_log_gamma_variable_of_a_small_shape_is_far_below_0() -> None:
+    points = np.array([-800.0, -745.1, -2.0])
+
+    for method, given in (
+        *dict.fromkeys(("cdf", "sf", "logcdf", "logsf"), points).items(),
+        *dict.fromkeys(("ppf", "isf"), np.array([0.1, 0.5, 0.9])).items(),
+    ):
+        found = functools.partial(getattr(stats.loggamma, method), c=0.001)
+        np.testing.assert_allclose(found(given), getattr(scipy.stats.loggamma, method)(given, 0.001), rtol=1e-12)
+        check_along_a_line(found, [given])
+    shape = ag.tensor(0.001, requires_grad=True)
+    (slope,) = sync.grad(stats.loggamma.logcdf(-800.0, shape), [shape])
+    assert slope.item() == pytest.approx(-800.0 - scipy.special.digamma(1.001), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "x"),
+    [("burr", (4.0, 2.0), 1e-200), ("burr12", (4.0, 2.0), 1e200), ("mielke", (4.0, 2.0), 1e-200)],
+)
+def test_a_power_that_overflows_leaves_a_density(name: str, shapes: tuple[float, ...], x: float) -> None:
+    leaves = [ag.tensor(one, requires_grad=True) for one in (x, *shapes)]
+    density = getattr(stats, name).logpdf(*leaves)
+
+    grads = sync.grad(density, leaves)
+
+    # Next to an end the logarithm of the density is a line by that of x, whose slope is found between two points.
+    slope = (getattr(stats, name).logpdf(x * 2, *shapes) - getattr(stats, name).logpdf(x, *shapes)) / np.log(2)
+    assert grads[0].item() * x == pytest.approx(slope.item(), rel=1e-9)
+    assert all(np.isfinite(one.numpy()) for one in grads)
+
+
+def test_a_density_that_vanishes_has_no_gradient() -> None:
+    x = ag.tensor([0.0, 1e-31, 0.75], requires_grad=True)
+
+    (grad,) = sync.grad(stats.invweibull.pdf(x, 10.5).sum() + stats.levy.pdf(x[0]), [x])
+
+    np.testing.assert_array_equal(stats.invweibull.logpdf(x[:2], 10.5).detach(), [-np.inf, -np.inf])
+    assert grad[:2].tolist() == [0.0, 0.0]
+    assert np.isfinite(grad[2].item())
 
 
 @pytest.mark.parametrize(("name", "shape"), [("lomax", 1.5), ("fisk", 1.5), ("invweibull", 1.5), ("loglaplace", 1.5)])
@@ -292,3 +375,38 @@ def test_quantiles_of_a_family_for_arrays_of_parameters_are_those_of_each() -> N
 
     expected = [scipy.stats.dpareto_lognorm.ppf(0.375, place, 0.75, 5.5, 2.25) for place in places]
     np.testing.assert_allclose(found, expected)
+
+
+_TRIALS = np.array([[0.25, 0.5, 0.75], [0.125, 0.875, 0.375]])
+
+
+def test_trials_of_different_probabilities_are_scipys() -> None:
+    mine, theirs, numbers = (
+        stats.poisson_binom,
+        scipy.stats.poisson_binom,
+        np.array([[-1.0], [0.0], [2.0], [3.0], [4.0]]),
+    )
+    for method in ("pmf", "logpmf", "cdf", "sf", "logcdf", "logsf"):
+        with np.errstate(divide="ignore"):
+            expected = getattr(theirs, method)(numbers, _TRIALS)
+        np.testing.assert_allclose(getattr(mine, method)(numbers, _TRIALS), expected, rtol=1e-12)
+    for method in ("mean", "var", "entropy", "median"):
+        np.testing.assert_allclose(getattr(mine, method)(_TRIALS), getattr(theirs, method)(_TRIALS), rtol=1e-12)
+    found, expected = (one.stats(_TRIALS[0], moments="sk") for one in (mine, theirs))
+    np.testing.assert_allclose(np.stack(found), np.stack(expected), rtol=1e-12)
+    np.testing.assert_array_equal(mine.ppf([0.125, 0.75], _TRIALS[0]), theirs.ppf([0.125, 0.75], _TRIALS[0]))
+    drawn = mine(_TRIALS[0]).rvs(size=4, random_state=7)
+    np.testing.assert_array_equal(drawn, theirs.rvs(_TRIALS[0], size=4, random_state=7))
+    counts = np.array([2.0, 3.0, 4.0])
+    weights = theirs.pmf(counts - 1, _TRIALS[0])
+    mean = mine.expect(np.square, (_TRIALS[0],), 1, lb=2, conditional=True)
+    np.testing.assert_allclose(mean, np.sum(counts**2 * weights) / np.sum(weights), rtol=1e-12)
+
+
+def test_the_probabilities_of_trials_have_derivatives() -> None:
+    for method in ("logpmf", "cdf", "logsf"):
+        check_along_a_line(functools.partial(getattr(stats.poisson_binom, method), np.array([[0.0], [2.0]])), [_TRIALS])
+    with pytest.raises(ValueError, match=r"takes p of shape \(\.\.\., n\), not one number"):
+        stats.poisson_binom.pmf(1, 0.5)
+    with pytest.raises(ArgumentError, match="which have no derivative"):
+        stats.poisson_binom.rvs(ag.tensor(_TRIALS, requires_grad=True))

@@ -124,7 +124,7 @@ def test_the_entropy_of_shares_of_which_one_is_nothing_is_scipys() -> None:
     ("call", "message"),
     [
         (lambda: stats.skew(_DATA, nan_policy="drop"), "nan_policy 'propagate', 'omit' or 'raise', not 'drop'"),
-        (lambda: stats.moment(_DATA, [1, 2]), "one whole number"),
+        (lambda: stats.moment(_DATA, [1, 1.5]), "order whole numbers"),
         (lambda: stats.gmean(_DATA, weights=[1.0]), r"not \(1,\)"),
         (lambda: stats.pmean(_DATA, [1.0, 2.0]), "p that is one number"),
         (lambda: stats.iqr(_DATA, scale="raw"), "a number or 'normal', not 'raw'"),
@@ -137,3 +137,33 @@ def test_the_entropy_of_shares_of_which_one_is_nothing_is_scipys() -> None:
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
     with pytest.raises((ArgumentError, ValueError), match=message):
         call()
+
+
+def test_a_harmonic_mean_beside_a_0_has_derivatives() -> None:
+    x = ag.tensor([[1.0, 0.0, 4.0], [1.0, 2.0, 4.0], [0.0, 0.0, 1.0]], requires_grad=True)
+
+    means = stats.hmean(x, axis=1, keepdims=True)
+    (grad,) = sync.grad(means.sum(), [x], create_graph=True)
+    (second,) = sync.grad(grad[0, 1], [x])
+
+    np.testing.assert_allclose(means.detach(), scipy.stats.hmean(x.detach().numpy(), axis=1, keepdims=True), rtol=1e-14)
+    # Of three numbers with the small one x it is 3 x - 3 x**2 (1 / 1 + 1 / 4).
+    assert grad[0].tolist() == [0.0, 3.0, 0.0]
+    assert second[0, 1].item() == -7.5
+    assert grad[2].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_moments_of_several_orders_are_those_of_each() -> None:
+    x = np.array([[1.0, 2.0, 4.0], [0.5, -1.0, 3.0]])
+
+    found = stats.moment(x, [0, 1, 3], axis=1, center=0.5)
+
+    np.testing.assert_allclose(found, scipy.stats.moment(x, [0, 1, 3], axis=1, center=0.5), rtol=1e-14)
+
+
+def test_a_transform_of_numbers_of_both_signs_is_smooth_at_0() -> None:
+    x = ag.tensor([0.0, 1e-9, -1e-9], requires_grad=True)
+
+    (grad,) = sync.grad(stats.yeojohnson(x, 0.75).sum(), [x])
+
+    np.testing.assert_allclose(grad, 1.0, rtol=1e-8)

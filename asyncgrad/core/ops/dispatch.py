@@ -29,6 +29,7 @@ from ..views.writing import (
     write_result,
     write_unrecorded,
 )
+from .core_axes import along_axes
 from .nondifferentiable import NonDifferentiable
 
 __all__ = ["FOLDS", "METHODS", "call_function", "call_ufunc", "write", "write_by", "write_exactly", "write_result"]
@@ -138,6 +139,10 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     dtype = kwargs.pop("dtype", None)
     # Of ufuncs, only those on vectors (vecdot) have an axis.
     axis = {"axis": kwargs.pop("axis")} if ufunc.signature is not None and "axis" in kwargs else {}
+    by_axes = ufunc.signature is not None and not {"axes", "keepdims"}.isdisjoint(kwargs)
+    if by_axes:
+        places = [axis.pop("axis")] * ufunc.nargs if axis else None
+        rule = along_axes(ufunc, rule, kwargs.pop("axes", places), kwargs.pop("keepdims", False))
     casting, order = kwargs.pop("casting", "same_kind"), kwargs.pop("order", "K")
     kwargs.pop("subok", None)
     if kwargs:
@@ -167,7 +172,8 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
             inputs = tuple(before_write(out[0], inputs, always=True))
         if casting != "same_kind":
             return write(out[0], cast_for(out[0], rule(*inputs, **axis), casting))
-        return write_by(out[0], rule, inputs, None if axis or dtype is not None else ufunc, **axis)
+        is_plain = not axis and not by_axes and dtype is None
+        return write_by(out[0], rule, inputs, ufunc if is_plain else None, **axis)
     for one in out or ():
         # A write into one output may change what is saved for another.
         inputs = tuple(before_write(one, inputs, always=True))

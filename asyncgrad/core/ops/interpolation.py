@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentTypeError, MissingDerivativeError
-from ..arrays.axes import array_like, axis_tuple, in_rows, inverse_permutation, kept_shape, laid_like, reduced_axes
+from ...errors import ArgumentTypeError
+from ..arrays.axes import (
+    array_like,
+    axis_tuple,
+    in_rows,
+    inverse_permutation,
+    kept_shape,
+    laid_like,
+    reduced_axes,
+    tensor_like,
+)
 from ..arrays.device_arrays import placed
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import as_like, is_device_array, not_of_dtype, on_host, raw, refuse_complex
@@ -37,12 +46,23 @@ __all__ = [
     "quantile",
     "quantile_ranks",
     "recorded_fractions",
+    "recorded_positions",
     "take_at",
 ]
 
 
 #: These give an element, and so the dtype of the array; others are between two elements.
 PICKING_METHODS = frozenset({"closest_observation", "higher", "inverted_cdf", "lower", "nearest"})
+
+#: For methods that move along lines between elements: how many more places than elements a share of 1 is.
+_EXTRA_PLACES = {
+    "linear": -1.0,
+    "interpolated_inverted_cdf": 0.0,
+    "hazen": 0.0,
+    "weibull": 1.0,
+    "median_unbiased": 1 / 3,
+    "normal_unbiased": 1 / 4,
+}
 
 
 def quantile(
@@ -57,7 +77,7 @@ def quantile(
     weights: Any = None,
 ) -> Any:
     """Return the quantile along axes, by linear interpolation between two elements, or as another method has it."""
-    a = array_like(a)
+    a = tensor_like(a, q)
     if holds_half(a):
         options = {"method": method, "keepdims": keepdims, "weights": weights}
         return by_single(by_precise_shares(quantile), np.quantile, a, q, axis, out=out, **options)
@@ -88,7 +108,7 @@ def quantile(
     if weights is None and method not in PICKING_METHODS:
         above = np.minimum(below + 1, ordered.shape[0] - 1)
         if recorded is not None:
-            positions = recorded * (ordered.shape[0] - 1)
+            positions = recorded_positions(positions, recorded, method, ordered.shape[0])
         weight = (positions - below).astype(fractions.dtype).reshape(fractions.shape + (1,) * (ordered.ndim - 1))
         weight = weight if isinstance(weight, TensorBase) else as_like(weight, raw(lower))
         result = lower + (take(ordered, above, 0) - lower) * weight
@@ -122,19 +142,26 @@ def by_precise_shares(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def recorded_fractions(q: Any, method: str) -> Any:
-    """Return the fractions of quantiles if a gradient is to flow to them, else None.
-
-    Raises:
-        MissingDerivativeError: it is to flow by a method that has no derivative by them.
-    """
-    if not isinstance(q, TensorBase) or not GRAD_MODE.get() or not q._requires_grad() or method in PICKING_METHODS:
+    """Return the fractions of quantiles if a gradient is to flow to them, else None: that of many methods is 0."""
+    if not isinstance(q, TensorBase) or not GRAD_MODE.get() or not q._requires_grad() or method not in _EXTRA_PLACES:
         return None
-    if method != "linear":
-        raise MissingDerivativeError(
-            f"numpy.quantile with method={method!r} gives no gradient to q, which requires grad: write "
-            "method='linear', or q.numpy()"
-        )
     return q
+
+
+def recorded_positions(positions: Any, fractions: Any, method: str, counts: Any) -> Any:
+    """Return positions of quantiles among ordered elements, with the history of the fractions.
+
+    Args:
+        positions: their values.
+        fractions: with as many axes as the positions have.
+        method: of NumPy's.
+        counts: how many elements there are.
+    """
+    slope = counts + _EXTRA_PLACES[method]
+    if method != "linear":
+        # Before the first element and behind the last one there is no other.
+        slope = np.where((positions > 0) & (positions < counts - 1), slope, 0.0)
+    return positions + (fractions - raw(fractions)) * slope
 
 
 def quantile_ranks(
@@ -192,7 +219,7 @@ def _positions(fractions: Any, length: int, method: str) -> Any:
 
 def percentile(a: Any, q: Any, *args: Any, weights: Any = None, **kwargs: Any) -> Any:
     """Return the value below which `q` percent of the elements along axes lie."""
-    a = array_like(a)
+    a = tensor_like(a, q)
     if holds_half(a):
         return by_single(by_precise_shares(percentile), np.percentile, a, q, *args, weights=weights, **kwargs)
     return quantile(a, fractions_of_percentages(q, a.dtype, weights), *args, weights=weights, **kwargs)

@@ -298,17 +298,37 @@ RULES[np.kron] = kron
 
 
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
-    """Return the vectors that are perpendicular to two vectors of three elements each."""
+    """Return the vectors that are perpendicular to two vectors of three elements each.
+
+    One of two elements has 0 for the third; of two of those it is the third element of the result, a number.
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = array_like(a), array_like(b)
     shapes = f"{a.shape} and {b.shape}"
     a, b = moveaxis(a, axisa, 0), moveaxis(b, axisb, 0)
-    if a.shape[0] != 3 or b.shape[0] != 3:
+    lengths = a.shape[0], b.shape[0]
+    if not {2, 3}.issuperset(lengths):
         raise ValueError(f"numpy.cross takes vectors of three elements, not arrays of shapes {shapes}")
-    parts = [a[left] * b[right] - a[right] * b[left] for left, right in ((1, 2), (2, 0), (0, 1))]
+    if 2 in lengths:
+        # It warns, or raises, as the installed NumPy does about vectors of two elements.
+        np.cross(np.zeros(lengths[0]), np.zeros(lengths[1]))
+    parts = [_cross_part(a, b, left, right) for left, right in ((1, 2), (2, 0), (0, 1))]
+    if lengths == (2, 2):
+        return parts[2]
     result = np.stack(parts, -1)
     return result if axis_index(axisc, result.ndim) == result.ndim - 1 else moveaxis(result, -1, axisc)
+
+
+def _cross_part(a: Any, b: Any, left: int, right: int) -> Any:
+    """Return an element of a cross product, None for one of two vectors of two elements."""
+    has_first = left < a.shape[0] and right < b.shape[0]
+    has_second = right < a.shape[0] and left < b.shape[0]
+    if has_first and has_second:
+        return a[left] * b[right] - a[right] * b[left]
+    if has_first:
+        return a[left] * b[right]
+    return -(a[right] * b[left]) if has_second else None
 
 
 RULES[np.cross] = cross

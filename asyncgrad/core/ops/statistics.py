@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentTypeError
-from ..arrays.axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
+from ..arrays.axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes, tensor_like
 from ..arrays.device_arrays import placed
 from ..arrays.values import as_like, is_device_array, on_host, raw, refuse_complex
 from ..recording.primitive import RULES
@@ -26,6 +26,7 @@ from .interpolation import (
     quantile,
     quantile_ranks,
     recorded_fractions,
+    recorded_positions,
     take_at,
 )
 from .joining import concatenate
@@ -218,7 +219,7 @@ def nanquantile(
     weights: Any = None,
 ) -> Any:
     """Return the quantile along axes by linear interpolation between the two nearest elements; ignores nans."""
-    a = array_like(a)
+    a = tensor_like(a, q)
     if holds_half(a):
         options = {"method": method, "keepdims": keepdims, "weights": weights}
         return by_single(by_precise_shares(nanquantile), np.nanquantile, a, q, axis, out=out, **options)
@@ -245,9 +246,12 @@ def nanquantile(
         positions = shares.reshape(fractions.shape + (1,) * counts.ndim) * (counts - 1)
     else:
         # It has warned of lines of nans.
-        recorded_fractions(q, method)
+        recorded = None if weights is not None else recorded_fractions(q, method)
         positions = without_warnings(lambda: quantile_ranks(np.nanquantile, a, q, axis, method, weights))
         positions = as_like(np.where(np.isnan(positions), -1.0, positions), counts)
+        if recorded is not None:
+            recorded = recorded.reshape(fractions.shape + (1,) * counts.ndim)
+            positions = recorded_positions(positions, recorded, method, counts)
     below = np.floor(raw(positions)).astype(int)
     result = lower = take_at(ordered, below)
     if method not in PICKING_METHODS:
@@ -267,7 +271,7 @@ RULES[np.nanquantile] = nanquantile
 
 def nanpercentile(a: Any, q: Any, *args: Any, weights: Any = None, **kwargs: Any) -> Any:
     """Return the value below which `q` percent of the elements lie; ignores nans."""
-    a = array_like(a)
+    a = tensor_like(a, q)
     if holds_half(a):
         return by_single(by_precise_shares(nanpercentile), np.nanpercentile, a, q, *args, weights=weights, **kwargs)
     return nanquantile(a, fractions_of_percentages(q, a.dtype, weights), *args, weights=weights, **kwargs)

@@ -337,7 +337,7 @@ def affine_transform(
     Args:
         input: the image, of n axes.
         matrix: shape (n, n), or (n,) for a diagonal one, or (n + 1, n + 1) or (n, n + 1) with the offset in its last
-            column. A Tensor gets a gradient, and so does the offset.
+            column, or (n, m) for a result of m axes. A Tensor gets a gradient, and so does the offset.
         offset: a number, or shape (n,).
         output_shape: of the result; None for that of the image.
         output: the dtype of the result; None for that of the image.
@@ -350,12 +350,20 @@ def affine_transform(
     """
     image, matrix = floating(input), floating(matrix)
     count = image.ndim
-    if matrix.ndim == 2 and matrix.shape[1] == count + 1:
-        matrix, offset = matrix[:count, :count], matrix[:count, count]
-    if matrix.shape not in ((count,), (count, count)):
-        raise ValueError(f"scipy.ndimage.affine_transform takes a matrix for {count} axes, not of shape {matrix.shape}")
     shape = image.shape if output_shape is None else tuple(output_shape)
-    grid = np.indices(shape, float).reshape(count, -1)
+    if matrix.ndim == 2 and matrix.shape[1] == count + 1:
+        if matrix.shape[0] == count + 1 and not np.array_equal(raw(matrix)[count], [0] * count + [1]):
+            raise ValueError(
+                f"scipy.ndimage.affine_transform takes a matrix of shape {matrix.shape} with the last row "
+                f"{[0] * count + [1]}, not {raw(matrix)[count].tolist()}"
+            )
+        matrix, offset = matrix[:count, :count], matrix[:count, count]
+    if matrix.shape != (count, len(shape)) and (matrix.shape != (count,) or len(shape) != count):
+        raise ValueError(
+            f"scipy.ndimage.affine_transform takes a matrix from {len(shape)} axes to {count}, not of shape "
+            f"{matrix.shape}"
+        )
+    grid = np.indices(shape, float).reshape(len(shape), -1)
     turned = matrix[:, np.newaxis] * grid if matrix.ndim == 1 else matrix @ grid
     moved = np.broadcast_to(floating(offset), (count,))
     where = (turned + moved[:, np.newaxis]).reshape((count, *shape))

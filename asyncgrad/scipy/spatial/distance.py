@@ -352,7 +352,9 @@ def squareform(X: Any, force: str = "no", checks: bool = True) -> Tensor:
     rows, columns = np.triu_indices(shape[0], 1)
     places = np.zeros(shape, int)
     places[rows, columns] = places[columns, rows] = np.arange(x.size)
-    return np.where(np.eye(shape[0], dtype=bool), 0, x[places]) if x.size else asarray(np.zeros(shape, x.dtype))
+    if not x.size:
+        return asarray(np.zeros(shape, x.dtype))
+    return np.where(np.eye(shape[0], dtype=bool), x.dtype.type(0), x[places])
 
 
 def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:

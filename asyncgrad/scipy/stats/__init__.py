@@ -129,6 +129,7 @@ from .powers import weibull_max as weibull_max
 from .powers import weibull_min as weibull_min
 from .random_matrices import invwishart as invwishart
 from .random_matrices import wishart as wishart
+from .resonances import rel_breitwigner as rel_breitwigner
 from .sample_statistics import ksone as ksone
 from .sample_statistics import kstwobign as kstwobign
 from .sample_statistics import tukeylambda as tukeylambda
@@ -162,7 +163,10 @@ from .transformed import jf_skew_t as jf_skew_t
 from .transformed import johnsonsu as johnsonsu
 from .transformed import kappa4 as kappa4
 from .transformed import powerlognorm as powerlognorm
+from .unequal_trials import poisson_binom as poisson_binom
+from .uniform_sums import irwinhall as irwinhall
 from .urns import nchypergeom_fisher as nchypergeom_fisher
+from .urns import nchypergeom_wallenius as nchypergeom_wallenius
 from .urns import nhypergeom as nhypergeom
 from .whole_numbers import boltzmann as boltzmann
 from .whole_numbers import dlaplace as dlaplace
@@ -240,6 +244,7 @@ __all__ = [
     "invweibull",
     "invwishart",
     "iqr",
+    "irwinhall",
     "jf_skew_t",
     "johnsonsb",
     "johnsonsu",
@@ -274,6 +279,7 @@ __all__ = [
     "nbinom",
     "ncf",
     "nchypergeom_fisher",
+    "nchypergeom_wallenius",
     "nct",
     "ncx2",
     "nhypergeom",
@@ -285,6 +291,7 @@ __all__ = [
     "planck",
     "pmean",
     "poisson",
+    "poisson_binom",
     "powerlaw",
     "powerlognorm",
     "powernorm",
@@ -294,6 +301,7 @@ __all__ = [
     "rdist",
     "recipinvgauss",
     "reciprocal",
+    "rel_breitwigner",
     "rice",
     "sem",
     "semicircular",

@@ -151,7 +151,7 @@ def ttest_rel(
         alternative: "two-sided", "less" or "greater".
         keepdims: whether the axis remains, with length 1.
     """
-    a, b = floating(a), floating(b)
+    a, b = np.atleast_1d(floating(a), floating(b))
     if (a.shape != b.shape) if axis is None else (a.shape[axis] != b.shape[axis]):
         raise ValueError(f"scipy.stats.ttest_rel takes samples of one length, not of shapes {a.shape} and {b.shape}")
     return TtestResult(*_one_sample(a - b, 0.0, axis, nan_policy, alternative, keepdims))

@@ -15,7 +15,7 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import gamma
 from .normal import norm
-from .supports import OnLine, bounded_exp
+from .supports import OnLine, bounded_exp, not_below_numbers
 from .transforming import LINE, SameVariable, Transformed, WithPowers
 
 __all__ = [
@@ -31,6 +31,9 @@ __all__ = [
     "nakagami",
     "pearson3",
 ]
+
+#: Below it exp(y) has lost digits.
+_LEAST = -700.0
 
 
 @final
@@ -183,7 +186,41 @@ class LogGamma(Transformed):
         return shapes
 
     def _logpdf(self, y: Any, c: Any) -> Any:
-        return c * y - bounded_exp(y) - special.gammaln(c)
+        return not_below_numbers(c * y - bounded_exp(y) - special.gammaln(c))
+
+    # exp(y) underflows before its incomplete gamma function is next to 0, where c is small.
+
+    def _cdf(self, y: Any, c: Any) -> Any:
+        return self._or_far_below(Transformed._cdf, np.exp, y, c)
+
+    def _sf(self, y: Any, c: Any) -> Any:
+        return self._or_far_below(Transformed._sf, lambda logarithm: -np.expm1(logarithm), y, c)
+
+    def _logcdf(self, y: Any, c: Any) -> Any:
+        return self._or_far_below(Transformed._logcdf, lambda logarithm: logarithm, y, c)
+
+    def _logsf(self, y: Any, c: Any) -> Any:
+        return self._or_far_below(Transformed._logsf, lambda logarithm: np.log(-np.expm1(logarithm)), y, c)
+
+    def _or_far_below(self, method: Callable[..., Any], of_logarithm: Callable[..., Any], y: Any, c: Any) -> Any:
+        is_low = raw(y) < _LEAST
+        if not np.any(is_low):
+            return method(self, y, c)
+        # All but the first term of the series vanish.
+        logarithm = c * np.where(is_low, y, -1.0) - special.gammaln(c + 1)
+        return np.where(is_low, of_logarithm(logarithm), method(self, np.where(is_low, 0.0, y), c))
+
+    def _ppf(self, q: Any, c: Any) -> Any:
+        return self._low_or((np.log(q) + special.gammaln(c + 1)) / c, gamma._ppf, q, c)
+
+    def _isf(self, q: Any, c: Any) -> Any:
+        return self._low_or((np.log1p(-q) + special.gammaln(c + 1)) / c, gamma._isf, q, c)
+
+    def _low_or(self, low: Any, quantile: Callable[..., Any], q: Any, c: Any) -> Any:
+        is_low = raw(low) < _LEAST
+        if not np.any(is_low):
+            return np.log(quantile(q, c))
+        return np.where(is_low, low, np.log(quantile(np.where(is_low, 0.5, q), np.where(is_low, 1.0, c))))
 
     def _to_base(self, y: Any, c: Any) -> Any:
         return bounded_exp(y)
@@ -210,6 +247,8 @@ class Levy(Transformed):
     """Lévy's distribution, of the inverse of the square of a normal variable."""
 
     __slots__ = ()
+
+    _flat_start = True
 
     base: ContinuousDistribution = gamma
     _decreases = True
@@ -251,7 +290,7 @@ class Moyal(Transformed):
         return (np.asarray(0.5),)
 
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
-        return -0.5 * (y + bounded_exp(-y) + math.log(2 * math.pi))
+        return not_below_numbers(-0.5 * (y + bounded_exp(-y) + math.log(2 * math.pi)))
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         return 0.5 * bounded_exp(-y)

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
-from .supports import OnLine, Positive, bounded_exp, one_minus_exp_
+from .supports import OnLine, Positive, bounded_exp, one_minus_exp_, smooth_size
 
 __all__ = ["cauchy", "expon", "gumbel_l", "gumbel_r", "halfcauchy", "laplace", "logistic", "rayleigh", "uniform"]
 
@@ -78,8 +78,8 @@ class Laplace(OnLine):
         return -math.log(2) - np.abs(y)
 
     def _cdf(self, y: Any) -> Any:
-        tail = 0.5 * np.exp(-np.abs(y))
-        return np.where(raw(y) > 0, 1 - tail, tail)
+        tail = 0.5 * np.exp(-smooth_size(y))
+        return np.where(raw(y) >= 0, 1 - tail, tail)
 
     def _sf(self, y: Any) -> Any:
         return self._cdf(-y)
@@ -118,7 +118,7 @@ class Logistic(OnLine):
     __slots__ = ()
 
     def _logpdf(self, y: Any) -> Any:
-        size = np.abs(y)
+        size = smooth_size(y)
         return -size - 2 * np.log1p(np.exp(-size))
 
     def _cdf(self, y: Any) -> Any:

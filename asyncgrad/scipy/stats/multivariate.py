@@ -298,6 +298,8 @@ class MultivariateNormal(Multivariate):
         Raises:
             numpy.linalg.LinAlgError: `cov` is not positive definite.
         """
+        # As in SciPy, a Covariance of its own may be singular.
+        allow_singular = allow_singular or isinstance(cov, scipy_stats.Covariance)
         mean, cov = self._parameters(mean, cov)
         size = mean.size
         x = _points(floating(x), size)

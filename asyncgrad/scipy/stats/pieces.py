@@ -14,7 +14,7 @@ from .gamma_and_beta import gamma
 from .mean_powers import skewness_and_kurtosis
 from .normal import norm
 from .powers import weibull_min
-from .supports import OnLine, Positive
+from .supports import OnLine, Positive, smooth_size
 
 __all__ = [
     "crystalball",
@@ -44,8 +44,8 @@ class _TwoSided(OnLine):
         return self.size._logpdf(np.abs(y), *shapes) - math.log(2)
 
     def _cdf(self, y: Any, *shapes: Any) -> Any:
-        tail = 0.5 * self.size._sf(np.abs(y), *shapes)
-        return np.where(raw(y) > 0, 1 - tail, tail)
+        tail = 0.5 * self.size._sf(smooth_size(y), *shapes)
+        return np.where(raw(y) >= 0, 1 - tail, tail)
 
     def _sf(self, y: Any, *shapes: Any) -> Any:
         return self._cdf(-y, *shapes)
@@ -78,13 +78,27 @@ class HalfGeneralizedNormal(Positive):
         return np.log(beta) - special.gammaln(1 / beta) - y**beta
 
     def _cdf(self, y: Any, beta: Any) -> Any:
-        return gamma._cdf(y**beta, 1 / beta)
+        is_start = raw(y) == 0
+        if not np.any(is_start):
+            return gamma._cdf(y**beta, 1 / beta)
+        # At 0 the derivative of the incomplete gamma function is infinite, and that of the power is 0.
+        start = np.where(is_start, y, 0.0)
+        series = np.exp(np.log(beta) - special.gammaln(1 / beta)) * (start - start ** (1 + beta) / (1 + beta))
+        return np.where(is_start, series, gamma._cdf(np.where(is_start, 1.0, y) ** beta, 1 / beta))
 
     def _sf(self, y: Any, beta: Any) -> Any:
-        return gamma._sf(y**beta, 1 / beta)
+        is_start = raw(y) == 0
+        if not np.any(is_start):
+            return gamma._sf(y**beta, 1 / beta)
+        rest = gamma._sf(np.where(is_start, 1.0, y) ** beta, 1 / beta)
+        return np.where(is_start, 1 - self._cdf(np.where(is_start, y, 0.0), beta), rest)
 
     def _logsf(self, y: Any, beta: Any) -> Any:
-        return gamma._logsf(y**beta, 1 / beta)
+        is_start = raw(y) == 0
+        if not np.any(is_start):
+            return gamma._logsf(y**beta, 1 / beta)
+        start = np.log1p(-self._cdf(np.where(is_start, y, 0.0), beta))
+        return np.where(is_start, start, gamma._logsf(np.where(is_start, 1.0, y) ** beta, 1 / beta))
 
     def _ppf(self, q: Any, beta: Any) -> Any:
         return gamma._ppf(q, 1 / beta) ** (1 / beta)
@@ -175,7 +189,7 @@ class AsymmetricLaplace(OnLine):
 
     def _tails(self, y: Any, kappa: Any) -> tuple[Any, Any]:
         """Return the probabilities beyond y on the left, of negative numbers, and on the right."""
-        fall = np.exp(-np.abs(y) * self._rate(y, kappa))
+        fall = np.exp(-smooth_size(y) * self._rate(y, kappa))
         square = kappa * kappa
         return fall * square / (1 + square), fall / (1 + square)
 
@@ -398,15 +412,15 @@ class SkewCauchy(OnLine):
 
     @staticmethod
     def _width(y: Any, a: Any) -> Any:
-        return np.where(raw(y) > 0, 1 + a, 1 - a)
+        return np.where(raw(y) >= 0, 1 + a, 1 - a)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
         return -math.log(math.pi) - np.log1p(np.square(y / self._width(y, a)))
 
     def _cdf(self, y: Any, a: Any) -> Any:
         width = self._width(y, a)
-        tail = width / math.pi * np.arctan2(width, np.abs(y))
-        return np.where(raw(y) > 0, 1 - tail, tail)
+        tail = width / math.pi * np.arctan2(width, smooth_size(y))
+        return np.where(raw(y) >= 0, 1 - tail, tail)
 
     def _sf(self, y: Any, a: Any) -> Any:
         return self._cdf(-y, -a)

@@ -13,7 +13,7 @@ from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import beta
 from .location_scale import expon, laplace, logistic
 from .normal import norm
-from .supports import Positive
+from .supports import Positive, bounded_exp, log1p_power, not_below_numbers
 from .transforming import ExponentialOf, Transformed, WithPowers, positive_or_one, where_positive
 
 __all__ = [
@@ -74,13 +74,13 @@ class Burr(WithPowers):
     _decreases = True
 
     def _to_base(self, y: Any, c: Any, d: Any) -> Any:
-        return d * np.log1p(y ** (-c))
+        return d * log1p_power(y, -c)
 
     def _from_base(self, z: Any, c: Any, d: Any) -> Any:
         return np.expm1(z / d) ** (-1 / c)
 
     def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
-        return np.log(c) + np.log(d) - (c + 1) * np.log(y) - np.log1p(y ** (-c))
+        return np.log(c) + np.log(d) - (c + 1) * np.log(y) - log1p_power(y, -c)
 
     def _mean_power(self, order: int, c: Any, d: Any) -> Any:
         margin = c - order
@@ -98,13 +98,13 @@ class Burr12(WithPowers):
     base: ContinuousDistribution = expon
 
     def _to_base(self, y: Any, c: Any, d: Any) -> Any:
-        return d * np.log1p(y**c)
+        return d * log1p_power(y, c)
 
     def _from_base(self, z: Any, c: Any, d: Any) -> Any:
         return np.expm1(z / d) ** (1 / c)
 
     def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
-        return np.log(c) + np.log(d) + (c - 1) * np.log(y) - np.log1p(y**c)
+        return np.log(c) + np.log(d) + (c - 1) * np.log(y) - log1p_power(y, c)
 
     def _mean_power(self, order: int, c: Any, d: Any) -> Any:
         margin = c * d - order
@@ -189,12 +189,17 @@ class InverseWeibull(WithPowers):
 
     __slots__ = ()
 
+    _flat_start = True
     shapes: tuple[str, ...] = ("c",)
     base: ContinuousDistribution = expon
     _decreases = True
 
+    def _logpdf(self, y: Any, c: Any) -> Any:
+        return not_below_numbers(Transformed._logpdf(self, y, c))
+
     def _to_base(self, y: Any, c: Any) -> Any:
-        return y ** (-c)
+        exponent = -raw(c) * np.log(raw(y))
+        return bounded_exp(-c * np.log(y)) if np.any(exponent > 700) else y ** (-c)
 
     def _from_base(self, z: Any, c: Any) -> Any:
         return z ** (-1 / c)
@@ -221,13 +226,13 @@ class Mielke(Transformed):
     _decreases = True
 
     def _to_base(self, y: Any, k: Any, s: Any) -> Any:
-        return k / s * np.log1p(y ** (-s))
+        return k / s * log1p_power(y, -s)
 
     def _from_base(self, z: Any, k: Any, s: Any) -> Any:
         return np.expm1(z * s / k) ** (-1 / s)
 
     def _log_slope(self, y: Any, k: Any, s: Any) -> Any:
-        return np.log(k) - (s + 1) * np.log(y) - np.log1p(y ** (-s))
+        return np.log(k) - (s + 1) * np.log(y) - log1p_power(y, -s)
 
 
 @final

@@ -15,6 +15,7 @@ from ..arguments import floating
 from ..optimize import minimize
 from ..ufuncs import special
 from .nan_policies import by_nan_policy
+from .supports import smooth_size
 
 __all__ = ["boxcox", "boxcox_llf", "energy_distance", "wasserstein_distance", "yeojohnson", "yeojohnson_llf"]
 
@@ -86,7 +87,7 @@ def _yeo_johnson(x: Any, lmbda: Any) -> Any:
     is_negative = raw(x) < 0
     sign = np.where(is_negative, -1.0, 1.0)
     exponent = np.where(is_negative, 2 - lmbda, lmbda)
-    return sign * special.boxcox1p(np.abs(x), exponent)
+    return sign * special.boxcox1p(smooth_size(x), exponent)
 
 
 @by_nan_policy("data")
@@ -105,7 +106,7 @@ def yeojohnson_llf(
     data, lmb = floating(data), floating(lmb)
     count = data.size if axis is None else data.shape[axis]
     variance = np.var(_yeo_johnson(data, lmb), axis, keepdims=keepdims)
-    slopes = np.sign(raw(data)) * np.log1p(np.abs(data))
+    slopes = np.where(raw(data) < 0, -1.0, 1.0) * np.log1p(smooth_size(data))
     result: Tensor = -count / 2 * np.log(variance) + (lmb - 1) * np.sum(slopes, axis, keepdims=keepdims)
     return result
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...core.arrays.axes import kept_shape, reduced_axes
 from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor
@@ -85,7 +86,7 @@ def _standardized(a: Any, order: int, axis: Any, keepdims: bool) -> Any:
 @in_single
 def moment(
     a: Any,
-    order: int = 1,
+    order: int | Sequence[int] = 1,
     axis: _Axis = 0,
     nan_policy: str = "propagate",
     *,
@@ -96,7 +97,7 @@ def moment(
 
     Args:
         a: the data.
-        order: the power, a whole number.
+        order: the power, a whole number, or several of them, one for each row of the result.
         axis: along which, or None for all.
         nan_policy: "propagate", "omit" or "raise".
         center: from what they deviate, or None for the mean.
@@ -108,8 +109,15 @@ def moment(
         14.0
     """
     a = _data(a)
-    if not isinstance(order, int | np.integer):
-        raise ArgumentError(f"asyncgrad.scipy.stats.moment takes for order one whole number, not {order!r}")
+    orders = np.asarray(raw(order))
+    if orders.ndim > 1 or not orders.size or not np.all(np.round(orders) == orders):
+        raise ArgumentError(f"asyncgrad.scipy.stats.moment takes for order whole numbers, not {order!r}")
+    if orders.ndim:
+        return np.stack([_moment(a, int(one), axis, center, keepdims) for one in orders])
+    return _moment(a, int(orders), axis, center, keepdims)
+
+
+def _moment(a: Any, order: int, axis: Any, center: Any, keepdims: bool) -> Any:
     if center is not None:
         return np.mean((a - center) ** order, axis, keepdims=keepdims)
     return _central(a, order, axis, keepdims)
@@ -250,7 +258,26 @@ def hmean(
 ) -> Tensor:
     """Return the harmonic mean, as `scipy.stats.hmean`, of positive data; arguments as for `gmean`."""
     a = _data(a, dtype)
+    if weights is None and np.any(raw(a) == 0):
+        return _harmonic_mean_beside_zero(a, axis, keepdims)
     return 1 / _weighted_mean(1 / a, axis, weights, keepdims)
+
+
+def _harmonic_mean_beside_zero(a: Any, axis: Any, keepdims: bool) -> Any:
+    """Return harmonic means, by the least number in each line, which may be 0, and the inverses of the others."""
+    axes = reduced_axes(axis, a.ndim)
+    rest = [length for one, length in enumerate(a.shape) if one not in axes]
+    lines = np.moveaxis(a, axes, range(-len(axes), 0)).reshape((*rest, -1))
+    place = np.argmin(np.abs(raw(lines)), -1)[..., np.newaxis]
+    least = np.take_along_axis(lines, place, -1)
+    is_other = np.arange(lines.shape[-1]) != place
+    # Beside a second 0 there is no derivative.
+    is_lost = np.sum(raw(lines) == 0, -1, keepdims=True) > 1
+    others = np.where(is_other & ~is_lost, lines, 1.0)
+    inverses = np.sum(np.where(is_other & ~is_lost, 1 / others, 0.0), -1, keepdims=True)
+    least = np.where(is_lost, 0.0, least)
+    means = (lines.shape[-1] * least / (1 + least * inverses)).reshape(lines.shape[:-1])
+    return means.reshape(kept_shape(a.shape, axes)) if keepdims else means
 
 
 @by_nan_policy("pk", "qk")

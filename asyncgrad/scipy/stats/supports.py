@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["OnLine", "Positive", "bounded_exp", "logarithm_over", "one_minus_exp_", "quotient"]
+__all__ = [
+    "OnLine",
+    "Positive",
+    "bounded_exp",
+    "log1p_power",
+    "logarithm_over",
+    "not_below_numbers",
+    "one_minus_exp_",
+    "quotient",
+    "smooth_size",
+]
 
 #: Of the series of log1p.
 _TERMS = 24
@@ -54,6 +64,28 @@ def _(g: Any, x: Any) -> Array:
 def bounded_exp(y: Any) -> Any:
     """Return exp(y), bounded where it would overflow, so that what it underflows to has no gradient of nan."""
     return np.exp(np.minimum(y, 700.0)) if np.any(raw(y) > 700) else np.exp(y)
+
+
+def not_below_numbers(logarithm: Any) -> Any:
+    """Return the logarithm of a density, -inf where it would be but for the bound of `bounded_exp`."""
+    is_below = raw(logarithm) < -1e300
+    return np.where(is_below, -np.inf, logarithm) if np.any(is_below) else logarithm
+
+
+def log1p_power(y: Any, exponent: Any) -> Any:
+    """Return log1p(y**exponent) of positive numbers, where the power overflows, too."""
+    with np.errstate(divide="ignore"):
+        # Of 0, where the power may be one all the same.
+        is_large = raw(exponent) * np.log(raw(y)) > 700
+    if not np.any(is_large):
+        return np.log1p(y**exponent)
+    small = np.where(is_large, 1.0, y)
+    return np.where(is_large, exponent * np.log(np.where(is_large, y, 1.0)), np.log1p(small**exponent))
+
+
+def smooth_size(y: Any) -> Any:
+    """Return the absolute value, with the slope 1 at 0: for functions of it that are smooth there, as it is not."""
+    return np.where(raw(y) < 0, -y, y)
 
 
 def quotient(count: Any, value: Any) -> Any:

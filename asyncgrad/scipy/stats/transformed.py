@@ -16,7 +16,7 @@ from .gamma_and_beta import beta
 from .location_scale import cauchy, expon, uniform
 from .normal import norm
 from .pieces import powernorm
-from .supports import bounded_exp, logarithm_over
+from .supports import bounded_exp, logarithm_over, smooth_size
 from .transforming import LINE, Transformed, WithPowers
 
 __all__ = [
@@ -103,7 +103,7 @@ class HyperbolicSecant(Transformed):
     _inner = 0.0
 
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
-        size = np.abs(y)
+        size = smooth_size(y)
         return math.log(2 / math.pi) - size - np.log1p(np.exp(-2 * size))
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:

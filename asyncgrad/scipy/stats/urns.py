@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -11,7 +13,7 @@ from ...core.arrays.values import raw
 from ..ufuncs import special
 from .discrete_distribution import DiscreteDistribution
 
-__all__ = ["nchypergeom_fisher", "nhypergeom"]
+__all__ = ["nchypergeom_fisher", "nchypergeom_wallenius", "nhypergeom"]
 
 
 @final
@@ -55,12 +57,10 @@ class NegativeHypergeometric(DiscreteDistribution):
         return np.asarray(skewness), np.asarray(kurtosis)
 
 
-@final
-class FisherHypergeometric(DiscreteDistribution):
-    """Fisher's noncentral hypergeometric distribution, by the odds of drawing a success.
+class _Noncentral(DiscreteDistribution):
+    """Abstract: a family of the successes among `N` draws from `M` things of which `n` are successes.
 
-    It is of the successes among `N` draws from `M` things of which `n` are successes. These three are whole numbers,
-    which have no derivative; `odds` has.
+    These three are whole numbers, which have no derivative; `odds`, those of drawing a success, have.
     """
 
     __slots__ = ()
@@ -75,12 +75,15 @@ class FisherHypergeometric(DiscreteDistribution):
         M, n, N = map(raw, (M, n, N))
         return np.maximum(0, N - (M - n)), np.minimum(n, N)
 
+    @abstractmethod
+    def _log_weights(self, k: Any, M: Any, n: Any, N: Any, odds: Any) -> Any:
+        """Return the logarithms of the probabilities of numbers, but for what all have in common."""
+
     @staticmethod
-    def _log_weights(k: Any, M: Any, n: Any, N: Any, odds: Any) -> Any:
-        M, n, N = map(raw, (M, n, N))
+    def _log_ways(k: Any, M: Any, n: Any, N: Any) -> Any:
+        """Return the logarithms of how many ways lead to numbers, but for what all have in common."""
         ways = special.gammaln(k + 1) + special.gammaln(n - k + 1)
-        ways = ways + special.gammaln(N - k + 1) + special.gammaln(M - n - N + k + 1)
-        return k * np.log(odds) - ways
+        return -(ways + special.gammaln(N - k + 1) + special.gammaln(M - n - N + k + 1))
 
     def _logarithms(self, *shapes: Any) -> tuple[Any, Any]:
         """Return all numbers of the support, and the logarithms of their probabilities: -inf beyond it."""
@@ -134,5 +137,69 @@ class FisherHypergeometric(DiscreteDistribution):
         return third / variance**1.5, fourth / np.square(variance) - 3
 
 
+@final
+class FisherHypergeometric(_Noncentral):
+    """Fisher's noncentral hypergeometric distribution: of draws that are made at once."""
+
+    __slots__ = ()
+
+    def _log_weights(self, k: Any, M: Any, n: Any, N: Any, odds: Any) -> Any:
+        return k * np.log(odds) + self._log_ways(k, *map(raw, (M, n, N)))
+
+
+@final
+class WalleniusHypergeometric(_Noncentral):
+    """Wallenius' noncentral hypergeometric distribution: of draws that are made one after the other."""
+
+    __slots__ = ()
+
+    def _log_weights(self, k: Any, M: Any, n: Any, N: Any, odds: Any) -> Any:
+        M, n, N = map(raw, (M, n, N))
+        return self._log_ways(k, M, n, N) + self._log_integral(k, N - k, n - k, M - n - N + k, odds)
+
+    @staticmethod
+    def _log_integral(k: Any, failures: Any, left: Any, left_failures: Any, odds: Any) -> Any:
+        """Return the logarithm of the integral of Wallenius, of which the chance of an order of draws is a sum.
+
+        It is over u from 0 to 1, of the derivative of u**d by u times (1 - u**odds)**k (1 - u)**failures, where d is
+        the weight of what is left. With the logit of u as variable the logarithm of what is integrated is concave. So
+        the trapezoidal rule, around the greatest value, has all digits.
+        """
+
+        def logarithm(logit: Any, odds: Any) -> Any:
+            below = special.log_expit(logit)
+            weight = odds * left + left_failures
+            drawn = special.xlogy(k, -np.expm1(odds * below))
+            return weight * below + drawn + (failures + 1) * special.log_expit(-logit)
+
+        bare = raw(odds)
+        middle, width = _peak(
+            lambda logit: logarithm(logit, bare), np.broadcast_arrays(k, failures, left, bare)[0].shape
+        )
+        places = np.arange(-60, 61).reshape(-1, *[1] * middle.ndim) * 0.1
+        values = logarithm(middle + width * np.sinh(places), odds) + np.log(width * np.cosh(places) * 0.1)
+        greatest = np.max(raw(values), 0)
+        weight = odds * left + left_failures
+        is_rest = raw(weight) > 0
+        found = greatest + np.log(np.sum(np.exp(values - greatest), 0))
+        # Where nothing is left all orders of draws end alike.
+        return np.where(is_rest, found + np.log(np.where(is_rest, weight, 1.0)), 0.0)
+
+
+def _peak(function: Callable[[Any], Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return where a concave function of arrays is greatest, to some digits, and the width of its peak there."""
+    low, high = np.full(shape, -700.0), np.full(shape, 40.0)
+    step = 1e-4
+    with np.errstate(all="ignore"):
+        for _ in range(50):
+            middle = (low + high) / 2
+            rises = function(middle + step) > function(middle - step)
+            low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+        curvature = -(function(middle + 0.01) - 2 * function(middle) + function(middle - 0.01)) / 1e-4
+        width = 1 / np.sqrt(curvature)
+    return middle, np.where(np.isfinite(width) & (width < 100.0), width, 1.0)
+
+
 nchypergeom_fisher: FisherHypergeometric = FisherHypergeometric("nchypergeom_fisher")
+nchypergeom_wallenius: WalleniusHypergeometric = WalleniusHypergeometric("nchypergeom_wallenius")
 nhypergeom: NegativeHypergeometric = NegativeHypergeometric("nhypergeom")

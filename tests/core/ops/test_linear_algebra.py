@@ -10,6 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from tests.support.leaves import leaf_of
 
 #: NumPy without its type hints, which know of no Tensor.
 numpy: Any = np
@@ -80,6 +81,53 @@ def test_the_axis_of_vecdot_is_taken_from_its_ufunc() -> None:
     x, y = small_whole_numbers(3, 2), small_whole_numbers(3, 1)
 
     np.testing.assert_array_equal(numpy.vecdot(ag.tensor(x), y, axis=0), numpy.vecdot(x, y, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "options"),
+    [
+        (np.matmul, [(3, 2, 4), (5, 2, 4)], {"axes": [(0, 2), (2, 0), (0, 1)]}),
+        (np.matmul, [(3, 2, 4), (4,)], {"axes": [(0, 2), 0, 0]}),
+        (np.vecdot, [(3, 2), (3, 2)], {"axes": [0, 0]}),
+        (np.vecdot, [(3, 2), (3, 2)], {"axis": 0, "keepdims": True}),
+    ],
+)
+def test_the_axes_of_a_product_are_chosen(function: Any, shapes: list[Any], options: Any) -> None:
+    x, y = (small_whole_numbers(*shape) for shape in shapes)
+
+    result = function(ag.tensor(x), y, **options)
+
+    np.testing.assert_array_equal(result, function(x, y, **options), strict=True)
+    np.testing.assert_array_equal(
+        function(ag.tensor(x), y, out=numpy.zeros_like(result), **options), result, strict=True
+    )
+    assert sync.gradcheck(lambda *given: function(*given, **options), (leaf_of(x), leaf_of(y)))
+
+
+def test_axes_that_a_product_has_not_are_refused() -> None:
+    x = ag.tensor(small_whole_numbers(3, 2, 2))
+
+    with pytest.raises(TypeError, match="takes axes as a list, not tuple"):
+        numpy.matmul(x, x, axes=((0, 1), (0, 1), (0, 1)))
+    with pytest.raises(ValueError, match="its 2 operands and of its result, not 2"):
+        numpy.matmul(x, x, axes=[(0, 1), (0, 1)])
+    with pytest.raises(ValueError, match="2 axes for number 1, not"):
+        numpy.matmul(x, x, axes=[(0, 1), (0,), (0, 1)])
+    with pytest.raises(TypeError, match="tuples, not 1 for number 1"):
+        numpy.matmul(x, x, axes=[(0, 1), 1, (0, 1)])
+    with pytest.raises(TypeError, match="does not support keepdims"):
+        numpy.matmul(x, x, keepdims=True)
+
+
+@pytest.mark.parametrize("shapes", [[(4, 2), (2,)], [(4, 2), (4, 3)], [(3,), (4, 2)]])
+@pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors")
+def test_a_vector_of_two_elements_has_a_third_that_is_0(shapes: list[Any]) -> None:
+    x, y = (small_whole_numbers(*shape) for shape in shapes)
+
+    result = numpy.cross(ag.tensor(x), y)
+
+    np.testing.assert_array_equal(result, numpy.cross(x, y), strict=True)
+    assert sync.gradcheck(numpy.cross, (leaf_of(x), leaf_of(y)))
 
 
 # einsum.

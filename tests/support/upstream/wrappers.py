@@ -98,7 +98,9 @@ def _compare(
     narrow = [np.finfo(one.dtype).eps for one in leaves(arguments) if is_differentiable(one)]
     tolerance = max(notes.tolerance_of(name), *(float(one) ** 0.5 for one in narrow if one > 1e-10), 0.0)
     for mode in ("rg", "norg") if has_leaves else ("norg", "plain"):
-        given = copied(arguments) if mode == "plain" else as_tensors(arguments, requires_grad=mode == "rg")
+        given = copied(arguments)
+        if mode != "plain":
+            given = as_tensors(given, requires_grad=mode == "rg")
         if ours is original and not any(isinstance(one, Tensor) for one in leaves(given)):
             continue
         try:

@@ -29,7 +29,7 @@ from asyncgrad.learn.live import LearnerSource
 from tests.learn.making import QUESTION, Gate, example, loss, new_learner, turns_until
 from tests.learn.real import FRAMEWORKS, application
 from tests.observing.live.making import Client, parsed
-from tests.support.browser import browser, pixels
+from tests.support.browser import SCREENSHOTS, browser, pixels
 from tests.support.devtools import devtools
 from tests.support.listeners import new_listener
 from tests.support.loops import one_loop
@@ -259,7 +259,7 @@ def looked_at(url: str, folder: Path) -> tuple[list[Any], set[str], list[str]]:
                 page.open(f"{url}/live/", width, is_dark)
                 assert page.ask(TOLD)
                 found.append(page.ask(LOOK))
-                picture = folder / f"live-{width}-{'dark' if is_dark else 'light'}.png"
+                picture = SCREENSHOTS / f"live-{width}-{'dark' if is_dark else 'light'}.png"
                 page.photograph(picture)
                 assert pixels(picture.read_bytes()) == (width, 900)
                 requests.update(page.requests)

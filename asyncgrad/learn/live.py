@@ -40,7 +40,7 @@ class LearnerSource(LiveSource):
             marks.append("drift")
         return {
             "title": type(learner.model).__name__,
-            "loss": getattr(learner.loss, "__qualname__", type(learner.loss).__name__),
+            "loss": getattr(learner.loss, "__qualname__", type(learner.loss).__name__).rpartition("<locals>.")[2],
             "optimizer": type(learner.optimizer).__name__,
             "value": "loss",
             "unit": "",

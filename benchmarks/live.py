@@ -162,8 +162,8 @@ async def measure(rounds: int, seconds: float, pages: int, rate: float) -> Costs
     finally:
         process.terminate()
         await process.wait()
-    each = [_compared([(ours[place], theirs[place]) for ours, theirs in found]) for place in range(3)]
-    return Costs(*each, rate=min(turn.rate for pair in found for turn in pair))
+    used, most, idle = (_compared([(ours[place], theirs[place]) for ours, theirs in found]) for place in range(3))
+    return Costs(used, most, idle, min(turn.rate for pair in found for turn in pair))
 
 
 class _Turn(NamedTuple):

@@ -129,6 +129,8 @@ MISTAKES = {
     "ag.tensor([1, 2], requires_grad=True)": ("int64", "t.astype(float)"),
     "ag.tensor([[1.0], [1.0, 2.0]])": ("data[1]", "pad the shorter ones"),
     "y + None": ("add", "None", "return"),
+    "y + x.sum": ("add", "the method sum", "write x.sum()"),
+    "model(x.numpy)": ("linear", "the method numpy", "write x.numpy()"),
     "y * '2'": ("multiply", "str '2'"),
     "x.to(np.float32)": ("float32", "write t.astype(np.float32)"),
     "x += 1": ("leaf", "no_grad"),

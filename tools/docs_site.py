@@ -214,9 +214,9 @@ def _place(file: str, target: Path) -> str:
 
 
 def _add_navigation(target: Path) -> None:
-    trees = []
+    trees, found = [], places()
     for section, patterns in NAVIGATION.items():
-        pages = [page for page in places() if places()[page] == section and page != "index"]
+        pages = [page for page, where in found.items() if where == section and page != "index"]
         pages += [page for page in patterns if page in PROJECT.values()]
         trees.append(_toctree(pages, f":caption: {section}\n"))
     with (target / "index.md").open("a") as index:

@@ -67,6 +67,7 @@ from .ops.windows import as_strided
 from .recording.primitive import RULES
 from .settings.arguments import describe, must_be, truth
 from .settings.awaiting import NEVER_AWAITED
+from .settings.called_with import refuse_unbiased, refuse_words_of_torch, with_words_of_torch
 from .settings.callers import shorten_traceback
 from .settings.context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
 from .settings.elsewhere import TENSOR_ATTRIBUTES, hint_at
@@ -471,8 +472,15 @@ class Tensor(Variable):
         """Return a view with two axes swapped."""
         return swapaxes(self, axis1, axis2)
 
-    def squeeze(self, axis: Axis = None) -> Tensor:
+    @with_words_of_torch
+    def squeeze(
+        self,
+        axis: Axis = None,
+        dim: None = None,
+    ) -> Tensor:
         """Return a view without the axes of length 1, or without those named."""
+        if dim is not None:
+            refuse_words_of_torch("x.squeeze(", dim)
         return squeeze(self, axis)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
@@ -602,6 +610,7 @@ class Tensor(Variable):
 
     # Reductions.
 
+    @with_words_of_torch
     def sum(
         self,
         axis: Axis = None,
@@ -610,22 +619,32 @@ class Tensor(Variable):
         keepdims: bool = False,
         initial: npt.ArrayLike = 0,
         where: npt.ArrayLike = True,
+        dim: None = None,
+        keepdim: None = None,
     ) -> Tensor:
         """Return the sum over axes; None takes all."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.sum(", dim, keepdim)
         return sum(self, axis, dtype, out, keepdims, initial, where)
 
+    @with_words_of_torch
     def mean(
         self,
         axis: Axis = None,
         dtype: npt.DTypeLike | None = None,
         out: Tensor | np.ndarray | None = None,
         keepdims: bool = False,
+        dim: None = None,
+        keepdim: None = None,
         *,
         where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the mean over axes; None takes all."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.mean(", dim, keepdim)
         return mean(self, axis, dtype, out, keepdims, where=where)
 
+    @with_words_of_torch
     def prod(
         self,
         axis: Axis = None,
@@ -634,10 +653,15 @@ class Tensor(Variable):
         keepdims: bool = False,
         initial: npt.ArrayLike = 1,
         where: npt.ArrayLike = True,
+        dim: None = None,
+        keepdim: None = None,
     ) -> Tensor:
         """Return the product over axes; None takes all."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.prod(", dim, keepdim)
         return prod(self, axis, dtype, out, keepdims, initial, where)
 
+    @with_words_of_torch
     def var(
         self,
         axis: Axis = None,
@@ -645,11 +669,18 @@ class Tensor(Variable):
         out: Tensor | np.ndarray | None = None,
         ddof: float = 0,
         keepdims: bool = False,
+        dim: None = None,
+        keepdim: None = None,
         **more: TensorLike,
     ) -> Tensor:
         """Return the variance over axes; `where`, `mean` and `correction` are NumPy's too."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.var(", dim, keepdim)
+        if more and "unbiased" in more:
+            refuse_unbiased("x.var(", more["unbiased"])
         return var(self, axis, dtype, out, ddof, keepdims, **more)
 
+    @with_words_of_torch
     def std(
         self,
         axis: Axis = None,
@@ -657,11 +688,18 @@ class Tensor(Variable):
         out: Tensor | np.ndarray | None = None,
         ddof: float = 0,
         keepdims: bool = False,
+        dim: None = None,
+        keepdim: None = None,
         **more: TensorLike,
     ) -> Tensor:
         """Return the standard deviation over axes; `where`, `mean` and `correction` are NumPy's too."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.std(", dim, keepdim)
+        if more and "unbiased" in more:
+            refuse_unbiased("x.std(", more["unbiased"])
         return std(self, axis, dtype, out, ddof, keepdims, **more)
 
+    @with_words_of_torch
     def max(
         self,
         axis: Axis = None,
@@ -669,10 +707,15 @@ class Tensor(Variable):
         keepdims: bool = False,
         initial: npt.ArrayLike | None = None,
         where: npt.ArrayLike = True,
+        dim: None = None,
+        keepdim: None = None,
     ) -> Tensor:
         """Return the largest element along axes; equal ones share the gradient evenly."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.max(", dim, keepdim)
         return max(self, axis, out, keepdims, initial, where)
 
+    @with_words_of_torch
     def min(
         self,
         axis: Axis = None,
@@ -680,56 +723,102 @@ class Tensor(Variable):
         keepdims: bool = False,
         initial: npt.ArrayLike | None = None,
         where: npt.ArrayLike = True,
+        dim: None = None,
+        keepdim: None = None,
     ) -> Tensor:
         """Return the smallest element along axes; equal ones share the gradient evenly."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.min(", dim, keepdim)
         return min(self, axis, out, keepdims, initial, where)
 
+    @with_words_of_torch
     def argmax(
-        self, axis: int | None = None, out: Tensor | np.ndarray | None = None, *, keepdims: bool = False
+        self,
+        axis: int | None = None,
+        out: Tensor | np.ndarray | None = None,
+        dim: None = None,
+        keepdim: None = None,
+        *,
+        keepdims: bool = False,
     ) -> Tensor:
         """Return the index of the largest element along an axis."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.argmax(", dim, keepdim)
         return call_function(np.argmax, (self, axis), {"out": out, "keepdims": keepdims})
 
+    @with_words_of_torch
     def argmin(
-        self, axis: int | None = None, out: Tensor | np.ndarray | None = None, *, keepdims: bool = False
+        self,
+        axis: int | None = None,
+        out: Tensor | np.ndarray | None = None,
+        dim: None = None,
+        keepdim: None = None,
+        *,
+        keepdims: bool = False,
     ) -> Tensor:
         """Return the index of the smallest element along an axis."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.argmin(", dim, keepdim)
         return call_function(np.argmin, (self, axis), {"out": out, "keepdims": keepdims})
 
+    @with_words_of_torch
     def any(
         self,
         axis: Axis = None,
         out: Tensor | np.ndarray | None = None,
         keepdims: bool = False,
+        dim: None = None,
+        keepdim: None = None,
         *,
         where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return whether one element at least is not 0."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.any(", dim, keepdim)
         options = _given(out=out, keepdims=keepdims, where=None if where is True else where)
         return call_function(np.any, (self, axis), options)
 
+    @with_words_of_torch
     def all(
         self,
         axis: Axis = None,
         out: Tensor | np.ndarray | None = None,
         keepdims: bool = False,
+        dim: None = None,
+        keepdim: None = None,
         *,
         where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return whether no element is 0."""
+        if dim is not None or keepdim is not None:
+            refuse_words_of_torch("x.all(", dim, keepdim)
         options = _given(out=out, keepdims=keepdims, where=None if where is True else where)
         return call_function(np.all, (self, axis), options)
 
+    @with_words_of_torch
     def cumsum(
-        self, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Tensor | np.ndarray | None = None
+        self,
+        axis: int | None = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        dim: None = None,
     ) -> Tensor:
         """Return the running sum along an axis."""
+        if dim is not None:
+            refuse_words_of_torch("x.cumsum(", dim)
         return call_function(np.cumsum, (self, axis, dtype, out), {})
 
+    @with_words_of_torch
     def cumprod(
-        self, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Tensor | np.ndarray | None = None
+        self,
+        axis: int | None = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        dim: None = None,
     ) -> Tensor:
         """Return the running product along an axis."""
+        if dim is not None:
+            refuse_words_of_torch("x.cumprod(", dim)
         return call_function(np.cumprod, (self, axis, dtype, out), {})
 
     def trace(

@@ -22,7 +22,7 @@ class Activity:
         counts: how often each thing was done, by the names of `Statistics.COUNTS`.
         latencies: how long answered predictions, learned examples and steps took.
         last_loss: the loss of the last step; None before the first.
-        records: the last steps, and examples that were not learned, for a live page; None where there is none.
+        records: the last steps, drifts, and examples that were not learned, for a live page; None where there is none.
     """
 
     __slots__ = ("counts", "last_loss", "latencies", "records", "stage")
@@ -34,11 +34,16 @@ class Activity:
         self.last_loss: float | None = None
         self.records: Records | None = None
 
-    def note(self, what: str) -> None:
-        """Count an example that was not learned, and record it if records are kept."""
+    def note(self, what: str, kind: str | None = None) -> None:
+        """Count an example that was not learned, or a drift, and record it if records are kept.
+
+        Args:
+            what: its name among the counts.
+            kind: that of the record; None for the same name.
+        """
         self.counts[what] += 1
         if self.records is not None:
-            self.records.add(what.replace("_", " "))
+            self.records.add(kind or what.replace("_", " "))
 
     def keep_records(self) -> Records:
         """Return the records, which are kept from the first call on."""

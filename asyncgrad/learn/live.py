@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, final
 
 from ..observing.latency import LatencyWindow
@@ -34,13 +35,16 @@ class LearnerSource(LiveSource):
     def facts(self) -> dict[str, Any]:
         """Return the names of the model, the loss and the optimizer."""
         learner = self._learner
+        marks = ["refused", "cancelled", "timed out", "failed"]
+        if learner.statistics().drift:
+            marks.append("drift")
         return {
             "title": type(learner.model).__name__,
-            "loss": getattr(learner.loss, "__qualname__", type(learner.loss).__name__),
+            "loss": getattr(learner.loss, "__qualname__", type(learner.loss).__name__).rpartition("<locals>.")[2],
             "optimizer": type(learner.optimizer).__name__,
             "value": "loss",
             "unit": "",
-            "marks": ["refused", "cancelled", "timed out", "failed"],
+            "marks": marks,
         }
 
     def begin(self) -> None:
@@ -49,7 +53,7 @@ class LearnerSource(LiveSource):
         self._windows = {name: LatencyWindow(one, LOOKS) for name, one in self._learner.latencies.items()}
 
     def sample(self, seconds: float) -> dict[str, Any]:
-        """Return what happens in a second, how long it took in the last ten, and how many wait."""
+        """Return what happens in a second, how long it took in the last ten, how many wait, and what is watched."""
         before, self._before = self._before, self._counts()
         found = self._learner.statistics()
         return {
@@ -59,9 +63,11 @@ class LearnerSource(LiveSource):
                 "examples": [found.pending, found.max_pending],
                 "predictions": [found.pending_predictions, found.max_pending_predictions],
             },
+            "drift": {one.name: [one.drifts, one.count, _finite(one.mean)] for one in found.drift},
             "learned": found.learned,
             "stage": found.stage,
             "can_learn": found.journal_error is None,
+            "paused": found.paused is not None,
             "refused": found.refused,
             "cancelled": found.cancelled,
             "timed out": found.timed_out,
@@ -70,3 +76,8 @@ class LearnerSource(LiveSource):
     def _counts(self) -> dict[str, int]:
         found = self._learner.statistics()
         return {name: getattr(found, count) for name, count in _RATES.items()}
+
+
+def _finite(value: float) -> float | None:
+    # A detector of the user's may tell any number, and JSON has no infinite ones.
+    return value if math.isfinite(value) else None

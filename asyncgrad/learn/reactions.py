@@ -50,7 +50,7 @@ class DriftReactions:
         events, self._detected = self._detected, []
         is_back = False
         for event in events:
-            self._activity.counts["drifts"] += 1
+            self._activity.note("drifts", "drift")
             log.warning("%s", event)
             try:
                 if event.drift.then == "stop":

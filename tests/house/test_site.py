@@ -1,4 +1,4 @@
-"""A real browser looks at a notebook and at the site's first page; a test that is skipped says what is missing."""
+"""A real browser looks at a notebook and at pages of the site; a test that is skipped says what is missing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import functools
 import html
 import http.server
 import importlib.util
+import itertools
 import json
 import os
-import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,18 +19,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.browser import browser, pixels, run_page, said, with_script
+import asyncgrad as ag
+from tests.support.browser import SCREENSHOTS, browser, pixels, run_page, said, with_script
 from tests.support.devtools import Devtools, devtools
-from tools import docs_site, gallery
+from tools import docs_site, gallery, pictures
 
 NOTEBOOK = docs_site.DOCS / "notebooks" / "seeing.ipynb"
 #: The pages of the site that are built here; all of them would take minutes.
 PAGES = (
     *("index", "tutorial", "visualizing", "notebooks/seeing"),
-    *("gallery/index", "gallery/async_rule", "gallery/gaussian_process", "reference/asyncgrad.tree"),
+    *("gallery/index", "gallery/gaussian_process", "reference/asyncgrad.tree"),
 )
-#: Where a person can look at the pages.
-SCREENSHOTS = docs_site.ROOT / "build" / "screenshots"
 #: Says whether all pictures have been loaded, whether the page fits into the window, and how many panels are visible.
 LOOK = """
 document.body.dataset.said = JSON.stringify({
@@ -79,9 +79,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     browser()
     for package in ("sphinx", "furo", "myst_nb"):
         if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed: pip install --group docs")
-    source, target = (tmp_path_factory.mktemp("site") / name for name in ("source", "site"))
-    docs_site.assemble(source, gallery.run_all(["async_rule", "gaussian_process"]))
+            pytest.skip(f"{package} is not installed: pip install --group site")
+    source, target, given = (tmp_path_factory.mktemp("site") / name for name in ("source", "site", "given"))
+    docs_site.assemble(source, {"gaussian_process": a_run(given)})
     others = [
         path.relative_to(source).as_posix()
         for path in source.rglob("*")
@@ -95,95 +95,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.timeout(300)
-def test_the_first_page_of_the_site_has_its_picture_a_search_and_a_dark_mode(site: Path, tmp_path: Path) -> None:
-    script = f"""{LOOK % "img, form[role=search] input"}
-    const colour = () => getComputedStyle(document.body).backgroundColor;
-    const seen = [];
-    window.addEventListener("load", () => {{
-      for (let turn = 0; turn < 3; turn++) {{
-        document.querySelector(".theme-toggle").click();
-        seen.push(document.body.dataset.theme + " " + (colour() === "rgb(255, 255, 255)" ? "is light" : "is dark"));
-      }}
-      document.body.dataset.themes = seen.sort().join(", ");
-    }});
-    """
-    picture = tmp_path / "index.png"
-    dom = run_page(with_script(site / "index.html", script, site / "look.html"), tmp_path / "a", "--dump-dom")
-    run_page(site / "index.html", tmp_path / "b", f"--screenshot={picture}")
-
-    assert json.loads(said(dom)) == {"pictures": True, "fits": True, "panels": 4}  # with the logo
-    assert re.findall(r'data-themes="([^"]*)"', dom) == ["auto is light, dark is dark, light is light"]
-    assert pixels(picture.read_bytes()) == (1400, 900)
-    assert picture.stat().st_size > 50_000
-
-
-@pytest.mark.timeout(300)
-def test_the_site_shows_a_notebook_with_its_outputs(site: Path, tmp_path: Path) -> None:
-    page, picture = site / "notebooks" / "seeing.html", tmp_path / "notebook.png"
-    look = with_script(page, LOOK % ".cell_output > *", site / "notebooks" / "look.html")
-    dom = run_page(look, tmp_path / "a", "--dump-dom")
-    run_page(page, tmp_path / "b", f"--screenshot={picture}")
-    found = json.loads(said(dom))
-
-    assert found["pictures"]
-    assert found["fits"]
-    assert found["panels"] >= 9
-    assert picture.stat().st_size > 50_000
-
-
-#: Says how a page is laid out, which of its parts are there, and what it has asked of other machines.
-PARTS = """
-const blocks = [...document.querySelectorAll("div.highlight > pre")];
-document.body.dataset.said = JSON.stringify({
-  width: window.innerWidth,
-  fits: document.documentElement.scrollWidth <= window.innerWidth,
-  wide: blocks.filter(one => one.scrollWidth > one.clientWidth).length,
-  uncopied: blocks.filter(one => !one.parentNode.querySelector("button.copy")).length,
-  blocks: blocks.length,
-  icon: document.querySelector("link[rel~=icon]")?.getAttribute("href") ?? "",
-  card: [...document.querySelectorAll("meta[property^='og:']")].map(one => one.getAttribute("property")).sort(),
-  elsewhere: performance.getEntriesByType("resource").map(one => one.name).filter(one => !one.startsWith("file:")),
-});
-"""
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("width", [1400, 500])
-def test_pages_hold_their_code_in_the_column_and_ask_nothing_of_other_machines(
-    site: Path, tmp_path: Path, width: int
-) -> None:
-    script = f'window.addEventListener("load", () => {{ {PARTS} }});'
-    page = with_script(site / "tutorial.html", script, site / "parts.html")
-    found = json.loads(said(run_page(page, tmp_path / "a", "--dump-dom", f"--window-size={width},900")))
-
-    assert found.pop("blocks") > 10
-    assert found == {
-        "width": width,
-        "fits": True,
-        "wide": 0 if width == 1400 else found["wide"],
-        "uncopied": 0,
-        "icon": "_static/favicon.svg",
-        "card": ["og:description", "og:site_name", "og:title", "og:type"],
-        "elsewhere": [],
-    }
-
-
-@pytest.mark.timeout(300)
-def test_a_picture_is_dark_on_a_dark_page(site: Path, tmp_path: Path) -> None:
-    script = """
-    const filter = () => getComputedStyle(document.querySelector("article img[src$='.svg']")).filter;
-    window.addEventListener("load", () => {
-      const seen = {};
-      for (const theme of ["light", "dark"]) { document.body.dataset.theme = theme; seen[theme] = filter(); }
-      document.body.dataset.said = JSON.stringify(seen);
-    });
-    """
-    page = with_script(site / "index.html", script, site / "dark.html")
-    found = json.loads(said(run_page(page, tmp_path / "a", "--dump-dom")))
-
-    assert found["light"] == "none"
-    assert found["dark"].startswith("invert(")
+def a_run(folder: Path) -> gallery.Run:
+    """Return what an example might have given: a line that it prints, a picture, and the graph of a guide."""
+    folder.mkdir()
+    shutil.copyfile(docs_site.DOCS / "pictures" / "waiting.svg", folder / "picture.svg")
+    loss, model = pictures.graph_of_the_guide()
+    ag.visualize(loss, folder / "graph.html", params=model)
+    return gallery.Run("gradients 3\n", "2030-01-31", ("picture.svg", "graph.html"), folder)
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -211,42 +129,91 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devtools]:
         yield found
 
 
-#: What a visitor opens, by the name of the screenshot, and what has to be there.
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_page_is_light_or_dark_as_its_reader_chooses_and_its_pictures_with_it(window: Devtools, served: str) -> None:
+    window.open(f"{served}/index.html", 1400, is_dark=False)
+    seen = window.ask("""(() => {
+      const seen = {};
+      for (let turn = 0; turn < 3; turn++) {
+        document.querySelector(".theme-toggle").click();
+        const filter = getComputedStyle(document.querySelector("article img[src$='.svg']")).filter;
+        seen[document.body.dataset.theme] = [getComputedStyle(document.body).backgroundColor, filter.split("(")[0]];
+      }
+      return seen;
+    })()""")
+
+    assert seen["light"] == seen["auto"] == ["rgb(255, 255, 255)", "none"]
+    assert seen["dark"][0] != seen["light"][0]
+    assert seen["dark"][1] == "invert"
+
+
+#: What is on a page: whether its pictures have been loaded, how its code stands in its column, and what tells of it.
+PARTS = """(() => {
+  const blocks = [...document.querySelectorAll("div.highlight > pre")];
+  return {
+    pictures: [...document.images].filter(one => one.naturalWidth === 0).length,
+    wide: blocks.filter(one => one.scrollWidth > one.clientWidth).length,
+    uncopied: blocks.filter(one => !one.parentNode.querySelector("button.copy")).length,
+    icon: document.querySelector("link[rel~=icon]")?.getAttribute("href").split("/").at(-1) ?? "",
+    card: [...document.querySelectorAll("meta[property^='og:']")].map(one => one.getAttribute("property")).sort(),
+  };
+})()"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("page", "part", "count"), [("tutorial", "img", 1), ("notebooks/seeing", ".cell_output", 9)])
+def test_a_page_has_its_pictures_its_code_in_the_column_and_an_icon(
+    window: Devtools, served: str, page: str, part: str, count: int
+) -> None:
+    window.open(f"{served}/{page}.html", 1400, is_dark=False)
+
+    assert window.ask(f"document.querySelectorAll({part!r}).length") >= count
+    assert window.ask(PARTS) == {
+        "pictures": 0,
+        "wide": 0,
+        "uncopied": 0,
+        "icon": "favicon.svg",
+        "card": ["og:description", "og:site_name", "og:title", "og:type"],
+    }
+
+
+#: What a visitor opens, by the name of the screenshot, with what has to be there, and how often at least.
 VISITED = {
-    "landing": ("index.html", "div.cards li"),
-    "gallery": ("gallery/index.html", "div.cards img"),
-    "example": ("gallery/async_rule.html", "iframe.graph"),
-    "picture": ("gallery/gaussian_process.html", "article img"),
-    "graph-in-a-guide": ("visualizing.html", "iframe.graph"),
-    "reference": ("reference/asyncgrad.tree.html", "dl.py"),
-    "search": ("search.html?q=gradient", "#search-results li"),
-    "graph": ("gallery/async_rule-graph.html", "svg"),
+    "landing": ("index.html", "div.cards li", 4),
+    "gallery": ("gallery/index.html", "div.cards img", 1),
+    "example": ("gallery/gaussian_process.html", "iframe.graph", 1),
+    "graph-in-a-guide": ("visualizing.html", "iframe.graph", 1),
+    "reference": ("reference/asyncgrad.tree.html", "dl.py", 1),
+    "search": ("search.html?q=gradient", "#search-results li", 1),
+    "graph": ("gallery/gaussian_process-graph.html", "svg", 1),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
 @pytest.mark.parametrize("name", VISITED)
 def test_a_page_fits_the_window_without_a_complaint_and_asks_nothing_of_other_machines(
-    window: Devtools, served: str, name: str, width: int, is_dark: bool
+    window: Devtools, served: str, name: str
 ) -> None:
-    address, part = VISITED[name]
-    window.open(f"{served}/{address}", width, is_dark)
-    # The results of a search come one after the other.
-    window.ask(f"""new Promise(done => {{
-      const look = () => document.querySelector({part!r}) ? done() : requestAnimationFrame(look);
-      look();
-    }})""")
-    window.photograph(SCREENSHOTS / f"{name}-{width}-{'dark' if is_dark else 'light'}.png")
-    brightness = window.ask("""(() => {
-      const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
-      return (r + g + b) / 765;
-    })()""")
-    wide = window.ask("[document.documentElement.scrollWidth, window.innerWidth, window.outerWidth]")
+    address, part, count = VISITED[name]
+    found = []
+    for width, is_dark in itertools.product((1400, 390), (False, True)):
+        window.open(f"{served}/{address}", width, is_dark)
+        # The results of a search come one after the other.
+        window.ask(f"""new Promise(done => {{
+          const isThere = () => document.querySelectorAll({part!r}).length >= {count};
+          const look = () => isThere() ? done() : requestAnimationFrame(look);
+          look();
+        }})""")
+        window.photograph(SCREENSHOTS / f"{name}-{width}-{'dark' if is_dark else 'light'}.png")
+        brightness = window.ask("""(() => {
+          const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
+          return (r + g + b) / 765;
+        })()""")
+        inside, outside = window.ask("[document.documentElement.scrollWidth, window.innerWidth]")
+        elsewhere = [one for one in window.requests if not one.startswith((served, "data:", "blob:"))]
+        found.append((inside <= outside, outside, brightness < 0.5, list(window.complaints), elsewhere))
 
-    assert wide[0] <= wide[1] == width
-    assert (brightness < 0.5) == is_dark
-    assert window.complaints == []
-    assert [one for one in window.requests if not one.startswith((served, "data:", "blob:"))] == []
-    assert len(window.requests) > (0 if name == "graph" else 3)
+    assert found == [(True, width, is_dark, [], []) for width in (1400, 390) for is_dark in (False, True)]

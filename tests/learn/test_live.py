@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -24,12 +25,12 @@ import uvicorn
 
 from asyncgrad import optim
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, BusyError, ExampleError
-from asyncgrad.learn import Learner, http, prometheus_collector
+from asyncgrad.learn import Drift, Learner, PageHinkley, http, prometheus_collector
 from asyncgrad.learn.live import LearnerSource
 from tests.learn.making import QUESTION, Gate, example, loss, new_learner, turns_until
 from tests.learn.real import FRAMEWORKS, application
 from tests.observing.live.making import Client, parsed
-from tests.support.browser import browser, pixels
+from tests.support.browser import SCREENSHOTS, browser, pixels
 from tests.support.devtools import devtools
 from tests.support.listeners import new_listener
 from tests.support.loops import one_loop
@@ -173,6 +174,27 @@ async def test_a_step_that_fails_and_one_of_several_examples_are_recorded():
     assert found == [("done", 3, False), ("failed", 1, True)]
 
 
+async def test_a_drift_is_recorded_and_the_page_is_told_what_is_watched():
+    watched = [rises_after(3), Drift(PageHinkley(), name="its loss")]
+    async with new_learner(drift=watched) as learner:
+        source = LearnerSource(learner)
+        for seed in range(5):
+            await learner.learn(example(seed))
+        losses = [one.value for one in source.records.since(0) if one.value is not None]
+        sample = source.sample(1.0)
+
+    assert [one.kind for one in source.records.since(0)] == ["done", "done", "done", "done", "drift", "done"]
+    assert source.facts()["marks"][-1] == "drift"
+    assert sample["drift"] == {"x": [1, 1, 1.0], "its loss": [0, 5, pytest.approx(np.mean(losses))]}
+    assert not sample["paused"]
+
+
+def rises_after(count: int) -> Drift:
+    """Return a drift of a number of examples that is 0 at first, and 1 after so many."""
+    numbers = itertools.chain([0.0] * count, itertools.repeat(1.0))
+    return Drift(PageHinkley(threshold=0.5, min_count=count), of=lambda _: next(numbers), name="x")
+
+
 async def test_without_a_page_nothing_is_recorded():
     async with new_learner() as learner:
         await learner.learn(example(1))
@@ -227,6 +249,7 @@ TAG = "<img src=x onerror=\"document.title='run'\"></script><b>"
 #: What is there, what is wider than the window, and what colour the page has.
 LOOK = """({
   size: [innerWidth, document.documentElement.scrollWidth],
+  watched: document.getElementById("drift-box").offsetHeight > 50 && document.getElementById("drift-key").textContent,
   wide: [...document.querySelectorAll("main *")].filter(one => one.getBoundingClientRect().right > innerWidth).length,
   lines: [...document.querySelectorAll("svg path")].filter(one => one.getAttribute("d")).length,
   marks: [...new Set([...document.querySelectorAll("svg circle")].map(one => one.dataset.kind))].sort(),
@@ -259,7 +282,7 @@ def looked_at(url: str, folder: Path) -> tuple[list[Any], set[str], list[str]]:
                 page.open(f"{url}/live/", width, is_dark)
                 assert page.ask(TOLD)
                 found.append(page.ask(LOOK))
-                picture = folder / f"live-{width}-{'dark' if is_dark else 'light'}.png"
+                picture = SCREENSHOTS / f"live-{width}-{'dark' if is_dark else 'light'}.png"
                 page.photograph(picture)
                 assert pixels(picture.read_bytes()) == (width, 900)
                 requests.update(page.requests)
@@ -282,7 +305,8 @@ async def test_a_browser_shows_the_page_wide_and_narrow_light_and_dark(tmp_path)
         return await loss(model, batch)
 
     model = hostile(TAG, Stuck)()
-    learner = new_learner(model=model, optimizer=optim.SGD(model, lr=0.01), loss=hostile(TAG, own), max_pending=1)
+    optimizer, drift = optim.SGD(model, lr=0.01), [rises_after(6)]
+    learner = new_learner(model=model, optimizer=optimizer, loss=hostile(TAG, own), max_pending=1, drift=drift)
     async with serving(learner, stuck_after=0.01) as (url, _, _):
         for seed in range(12):
             await learner.learn(example(seed))
@@ -300,7 +324,8 @@ async def test_a_browser_shows_the_page_wide_and_narrow_light_and_dark(tmp_path)
     for one in found:
         assert (one["wide"], one["tags"], one["texts"]) == (0, 0, False), json.dumps(one)
         assert one["lines"] >= 3
-        assert (one["marks"], one["stuck"], one["full"], one["state"]) == (["refused"], 1, 1, "1 stuck")
+        assert (one["marks"], one["stuck"], one["full"], one["state"]) == (["drift", "refused"], 1, 1, "1 stuck")
+        assert one["watched"] == "x 1 of 5, 1 drift"
         assert one["heading"] == TAG
     assert {one.removeprefix(url) for one in requested} == {"/live/", "/live/events"}
     assert complaints == []

@@ -17,22 +17,26 @@ from tests.support.loops import one_loop
 async def test_a_service_is_measured_with_pages_and_without():
     found = await live.measure(rounds=2, seconds=0.2, pages=1, rate=20.0)
 
-    assert min(found.microseconds) > 0
-    assert min(found.requests) > 0
     # Two rounds are too few for a claim, but a page that nobody looks at, and one that somebody does, both take time.
-    assert min(found.idle[:2]) > 0
+    for each in (found.microseconds, found.requests, found.idle):
+        assert min(each.opened, each.closed, each.ratios[0]) > 0
+        assert list(each.ratios) == sorted(each.ratios)
 
 
 def test_the_table_says_what_the_pages_cost(monkeypatch, capsys):
     async def measured(*given):
-        return live.Costs((103.0, 100.0, 1.03), (990.0, 1000.0, 0.99), (9.0, 2.0, 4.5), given[-1])
+        asked = live.Compared(103.0, 100.0, (1.01, 1.03, 1.04)), live.Compared(990.0, 1000.0, (0.98, 0.99, 1.01))
+        return live.Costs(*asked, live.Compared(9.0, 2.0, (4.0, 4.5, 5.0)), 0.8 * given[-1])
 
     monkeypatch.setattr(live, "measure", measured)
     monkeypatch.setattr("sys.argv", ["live"])
     live.main()
 
-    assert capsys.readouterr().out.splitlines()[2:] == [
-        "| processor time of a request, 1,000 a second, µs | 103 | 100 | 1.030 |",
-        "| processor time of an idle second, ms | 9.0 | 2.0 | 0.7% of a core more |",
-        "| requests a second, at most | 990 | 1,000 | 0.990 |",
+    found = capsys.readouterr()
+
+    assert found.out.splitlines()[2:] == [
+        "| processor time of a request, 1,000 a second, µs | 103 | 100 | 1.030 | 1.010 to 1.040 |",
+        "| processor time of an idle second, ms | 9.0 | 2.0 | 0.7% of a core more | |",
+        "| requests a second, at most | 990 | 1,000 | 0.990 | 0.980 to 1.010 |",
     ]
+    assert found.err == "only 800 requests a second were asked for: this machine is busy\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import math
 import re
 from collections.abc import Coroutine, Iterator
@@ -130,6 +131,8 @@ MISTAKES = {
     "ag.tensor([1, 2], requires_grad=True)": ("int64", "t.astype(float)"),
     "ag.tensor([[1.0], [1.0, 2.0]])": ("data[1]", "pad the shorter ones"),
     "y + None": ("add", "None", "return"),
+    "y + x.sum": ("add", "the method sum", "write x.sum()"),
+    "model(x.numpy)": ("linear", "the method numpy", "write x.numpy()"),
     "y * '2'": ("multiply", "str '2'"),
     "x.to(np.float32)": ("float32", "write t.astype(np.float32)"),
     "x += 1": ("leaf", "no_grad"),
@@ -139,6 +142,12 @@ MISTAKES = {
     "rng.normal(y)": ("requires grad", "asyncgrad.numpy.random.default_rng(seed)"),
     "np.random.RandomState(0).normal(y)": ("requires grad", "asyncgrad.numpy.random.default_rng(seed)"),
     "ag.random.generator().normal(y)": ("requires grad", "asyncgrad.numpy.random.default_rng(seed)"),
+    # PyTorch's names of arguments.
+    "x.sum(dim=0)": ("x.sum(dim=0)", "write x.sum(axis=0)"),
+    "x.mean(dim=1, keepdim=True)": ("write x.mean(axis=1, keepdims=True)",),
+    "x.std(unbiased=False)": ("unbiased=False", "write x.std(ddof=0)"),
+    "nn.softmax(x, dim=1)": ("nn.softmax(x, dim=1)", "write nn.softmax(x, axis=1)"),
+    "nn.topk(x, 1, dim=-1)": ("write nn.topk(x, k, axis=-1)",),
     # Gradients, models and optimizers.
     "ag.sync.backward(x * 2)": ("root 0", "(2, 2)", ".sum()"),
     "ag.sync.backward(ag.tensor(1.0))": ("root 0", "requires_grad=True"),
@@ -168,6 +177,61 @@ def test_the_error_of_a_newcomers_mistake_names_the_thing_and_the_line_to_write(
         message = "there is no error"
 
     assert [part for part in MISTAKES[line] if part not in message] == [], message
+
+
+#: What Python and NumPy refuse before asyncgrad is asked: the notes of the errors say what to write.
+REFUSED_ELSEWHERE = {
+    "x.size(0)": "write x.shape for the lengths of all axes, x.shape[0] for one",
+    "x.reshape(x.size(max(0, x.ndim - 2)), -1)": "write x.shape for the lengths of all axes",
+    "np.ones(3).size()": "write x.shape for the lengths of all axes",
+    "(x + 1).T()": "write x.T without parentheses",
+    "np.sum(x, dim=0)": "dim= is PyTorch's word; NumPy's functions and asyncgrad's take axis=",
+    "nn.cummax(x, dim=1)": "NumPy's functions and asyncgrad's take axis=",
+    "x.flatten(start_dim=1)": "take nn.Flatten(start_dim=1)",
+}
+
+
+@pytest.mark.parametrize("within", ["ag.run", "a forward", "a rule"])
+@pytest.mark.parametrize("line", REFUSED_ELSEWHERE)
+def test_an_error_of_pythons_that_passes_asyncgrad_gets_a_note_of_what_to_write(
+    line: str, within: str, names: dict[str, Any]
+):
+    def mistaken(*_: Any) -> Any:
+        return eval(line, names)  # noqa: S307
+
+    async def main() -> Any:
+        return mistaken()
+
+    def in_a_rule() -> None:
+        y = x * 1.0
+        y.register_hook(mistaken)
+        ag.sync.backward(y.sum())
+
+    x = names["x"]
+    model = nn.Sequential(nn.Identity())
+    model.forward = mistaken
+    calls = {"ag.run": lambda: ag.run(main()), "a forward": lambda: model(x), "a rule": in_a_rule}
+    with pytest.raises(TypeError) as raised:
+        calls[within]()
+
+    assert REFUSED_ELSEWHERE[line] in "\n".join(raised.value.__notes__)
+
+
+@pytest.mark.parametrize("line", ["len(3)", "x.shape[0](1)", "y.item()()", "model.forward(dimension=1)"])
+def test_another_type_error_gets_no_note(line: str, names: dict[str, Any]):
+    async def main() -> Any:
+        return eval(line, names)  # noqa: S307
+
+    with pytest.raises(TypeError) as raised:
+        ag.run(main())
+
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_words_that_are_refused_are_not_shown():
+    shown = [inspect.signature(one).parameters for one in (ag.Tensor.sum, ag.Tensor.std, nn.softmax, nn.normalize)]
+
+    assert [name for names in shown for name in names if name in ("dim", "keepdim")] == []
 
 
 #: All that the tables of names say.

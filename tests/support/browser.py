@@ -11,6 +11,8 @@ import pytest
 
 #: The names under which systems install it.
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+#: Where a person can look at what tests have seen.
+SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 
 
 def browser() -> str:

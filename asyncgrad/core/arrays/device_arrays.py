@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Number
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,14 @@ def refuse_device_arrays(name: str, operands: Sequence[Any], instead: str) -> No
             raise ArgumentTypeError(unavailable(name, place, instead=instead))
 
 
+def _refuse_uncalled(name: str, operands: Sequence[Any], error: Exception) -> None:
+    # Asked for what an array has, a method asks its function: that is what an AttributeError names.
+    method = next((one for one in operands if isinstance(one, MethodType)), None)
+    if method is not None and isinstance(error, (TypeError, AttributeError)):
+        what = f"the method {method.__name__} in place of its result: write x.{method.__name__}()"
+        raise ArgumentTypeError(f"{name} got {what}") from error
+
+
 def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> None:
     """Replace the error for an operand that a function is not made for by one that says what to write instead.
 
@@ -92,11 +101,12 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
 
     Raises:
         ArgumentTypeError: the library of a tensor's array lacks the function, or an operand is no number.
-        ArgumentTypeError: an operand is a coroutine, or holds one, in place of its result.
+        ArgumentTypeError: an operand is a coroutine, or holds one, or a method, in place of its result.
         ArgumentTypeError: an operand is no array at all, and the function has asked it for what arrays have.
         DeviceError: an operand is an array of NumPy's, or a list, and another one's is another library's.
     """
     refuse_unawaited(name, operands, error)
+    _refuse_uncalled(name, operands, error)
     if isinstance(error, AttributeError):
         if any(error.obj is operand for operand in operands if not isinstance(operand, (TensorBase, np.ndarray))):
             hint = ": does the function that should return it end without return?" if error.obj is None else ""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ...errors import ArgumentTypeError, BlockingError, GraphError
 from ..settings.arguments import truth
+from ..settings.called_with import note_what_to_write
 from ..settings.context import BLOCKING, LOOP_BELOW, LoopBelow
 from .shell import is_interactive, run_in_a_thread
 
@@ -113,10 +114,14 @@ def run(main: Coroutine[object, None, T], *, debug: bool | None = None) -> T:
         import uvloop
 
         factory = uvloop.new_event_loop
-    if is_beside:
-        return run_in_a_thread(main, debug, factory)
-    with asyncio.Runner(debug=debug, loop_factory=factory) as runner:
-        return runner.run(main)
+    try:
+        if is_beside:
+            return run_in_a_thread(main, debug, factory)
+        with asyncio.Runner(debug=debug, loop_factory=factory) as runner:
+            return runner.run(main)
+    except TypeError as error:
+        note_what_to_write(error)
+        raise
 
 
 def run_on_own_loop(awaitable: Awaitable[T]) -> T:

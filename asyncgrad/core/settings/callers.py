@@ -16,6 +16,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from ...errors import AsyncgradError
+from .called_with import note_what_to_write
 from .process import replace_display_of_warnings
 from .source import GENERATED
 
@@ -50,7 +51,10 @@ def shorten_traceback(error: BaseException) -> None:
 
     The innermost one stays where it has raised an error that is not asyncgrad's: it may be asyncgrad's mistake.
     With ASYNCGRAD_TRACEBACKS=full in the environment all frames stay.
+
+    Python's own refusal of a call that would be right in PyTorch gets a note of what to write instead.
     """
+    note_what_to_write(error)
     if os.environ.get("ASYNCGRAD_TRACEBACKS") == "full":
         return
     entries = []

@@ -63,10 +63,13 @@ class Observers(Generic[T]):
         name: what they observe, for the name of the context variable.
     """
 
-    __slots__ = ("_changed", "_lock", "_of_context", "all_put", "of_process")
+    __slots__ = ("_changed", "_lock", "_of_context", "all_put", "of_context", "of_process")
 
     def __init__(self, name: str) -> None:
         self._of_context: ContextVar[tuple[T, ...]] = ContextVar(f"asyncgrad_observers_of_{name}", default=())
+        #: Returns those of this context alone. The method of the variable itself: each function that a profile times
+        #: asks for them.
+        self.of_context: Callable[[], tuple[T, ...]] = self._of_context.get
         #: Those of all of the process. A tuple, so that a thread that goes through it is not disturbed by another one
         #: that puts or takes.
         self.of_process: tuple[T, ...] = ()
@@ -106,10 +109,6 @@ class Observers(Generic[T]):
     def found(self) -> tuple[T, ...]:
         """Return those that see what happens in this context."""
         return self.of_process + self._of_context.get()
-
-    def of_context(self) -> tuple[T, ...]:
-        """Return those of this context alone."""
-        return self._of_context.get()
 
     def replace(self, observers: tuple[T, ...]) -> None:
         """Have these alone be the observers of this context, as an ObserverBlock does at its begin and its end."""

@@ -26,6 +26,7 @@ from ...core.ops.trigonometric import tanh as tanh_
 from ...core.recording.kernels import FusedFormula, kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth, whole_number
+from ...core.settings.called_with import refuse_words_of_torch, with_words_of_torch
 from ...errors import ArgumentError, ArgumentTypeError
 from ...random import generator
 from ..shared.arguments import (
@@ -1162,7 +1163,12 @@ def _gated(x: Any, gate: Any) -> Any:
     return x * sigmoid(gate)
 
 
-def glu(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
+@with_words_of_torch
+def glu(  # noqa: D417  # dim is there to be refused
+    x: Tensor | np.ndarray,
+    axis: int = -1,
+    dim: None = None,
+) -> Tensor | np.ndarray:
     """Return the first half of x along an axis, times the sigmoid of the second half.
 
     Args:
@@ -1180,6 +1186,8 @@ def glu(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
         >>> nn.glu(np.array([1.0, 2.0, 0.0, 1000.0]))
         array([0.5, 2. ])
     """
+    if dim is not None:
+        refuse_words_of_torch("nn.glu(x, ", dim)
     check_arrays("glu", x=x)
     shape, axis = array_of(x).shape, whole_number(axis, "axis")
     if not -len(shape) <= axis < len(shape) or shape[axis] % 2:
@@ -1492,7 +1500,13 @@ def _along(function: str, call: Callable[..., Any], x: Any, axis: Any, dtype: An
     return call(x, found) if x.shape else np.reshape(call(np.reshape(x, (1,)), 0), ())
 
 
-def softmax(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | None = None) -> Tensor | np.ndarray:
+@with_words_of_torch
+def softmax(  # noqa: D417  # dim is there to be refused
+    x: Tensor | np.ndarray,
+    axis: int = -1,
+    dtype: npt.DTypeLike | None = None,
+    dim: None = None,
+) -> Tensor | np.ndarray:
     """Return `exp(x) / sum(exp(x))` along an axis, without overflow.
 
     A row that holds minus infinities only gives NaNs.
@@ -1514,6 +1528,8 @@ def softmax(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | None 
         >>> nn.softmax(np.array([1000.0, 1000.0, -np.inf]))
         array([0.5, 0.5, 0. ])
     """
+    if dim is not None:
+        refuse_words_of_torch("nn.softmax(x, ", dim)
     return _along("softmax", _softmax, x, axis, dtype)
 
 
@@ -1521,7 +1537,13 @@ def _softmin(x: Any, axis: int) -> Any:
     return _softmax(-x, axis)
 
 
-def softmin(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | None = None) -> Tensor | np.ndarray:
+@with_words_of_torch
+def softmin(  # noqa: D417  # dim is there to be refused
+    x: Tensor | np.ndarray,
+    axis: int = -1,
+    dtype: npt.DTypeLike | None = None,
+    dim: None = None,
+) -> Tensor | np.ndarray:
     """Return `softmax(-x, axis)`.
 
     Args:
@@ -1541,6 +1563,8 @@ def softmin(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | None 
         >>> nn.softmin(np.array([1000.0, 1000.0, np.inf]))
         array([0.5, 0.5, 0. ])
     """
+    if dim is not None:
+        refuse_words_of_torch("nn.softmin(x, ", dim)
     return _along("softmin", _softmin, x, axis, dtype)
 
 
@@ -1585,7 +1609,13 @@ _log_softmax = log_softmax_.call
 log_softmax_grad: Callable[..., Any] = log_softmax_grad_.call
 
 
-def log_softmax(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | None = None) -> Tensor | np.ndarray:
+@with_words_of_torch
+def log_softmax(  # noqa: D417  # dim is there to be refused
+    x: Tensor | np.ndarray,
+    axis: int = -1,
+    dtype: npt.DTypeLike | None = None,
+    dim: None = None,
+) -> Tensor | np.ndarray:
     """Return the logarithm of `softmax(x, axis)`, accurate even if that is close to 0 or 1.
 
     Args:
@@ -1605,15 +1635,19 @@ def log_softmax(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | N
         >>> nn.log_softmax(np.array([0.0, 1000.0]))
         array([-1000.,     0.])
     """
+    if dim is not None:
+        refuse_words_of_torch("nn.log_softmax(x, ", dim)
     return _along("log_softmax", _log_softmax, x, axis, dtype)
 
 
-def gumbel_softmax(
+@with_words_of_torch
+def gumbel_softmax(  # noqa: D417  # dim is there to be refused
     logits: Tensor | np.ndarray,
     tau: float = 1,
     hard: bool = False,
     eps: float = 1e-10,
     axis: int = -1,
+    dim: None = None,
     *,
     rng: np.random.Generator | None = None,
 ) -> Tensor | np.ndarray:
@@ -1642,6 +1676,8 @@ def gumbel_softmax(
         >>> nn.gumbel_softmax(np.log([0.1, 0.2, 0.7]), hard=True, rng=np.random.default_rng(1))
         array([0., 0., 1.])
     """
+    if dim is not None:
+        refuse_words_of_torch("nn.gumbel_softmax(logits, ", dim)
     check_real("gumbel_softmax", logits=logits)
     if not option("gumbel_softmax", "tau", tau):
         raise ArgumentError("gumbel_softmax cannot divide by a temperature tau of 0")

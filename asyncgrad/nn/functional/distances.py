@@ -10,6 +10,7 @@ import numpy as np
 from ...core.arrays.one_device import check_operands_share_device
 from ...core.ops.single_precision import arrays_in_single
 from ...core.settings.arguments import truth
+from ...core.settings.called_with import refuse_words_of_torch, with_words_of_torch
 from ...errors import ArgumentError
 from ..shared.arguments import array_of, axis_of, check_arrays, check_real, common_shape, in_floats, option
 
@@ -21,8 +22,13 @@ __all__ = ["cosine_similarity", "normalize", "pairwise_distance"]
 
 
 @arrays_in_single
-def normalize(
-    x: Tensor | np.ndarray, p: float = 2.0, axis: int | tuple[int, ...] | None = 1, eps: float = 1e-12
+@with_words_of_torch
+def normalize(  # noqa: D417  # dim is there to be refused
+    x: Tensor | np.ndarray,
+    p: float = 2.0,
+    axis: int | tuple[int, ...] | None = 1,
+    eps: float = 1e-12,
+    dim: None = None,
 ) -> Tensor | np.ndarray:
     """Return x divided by its p-norm along an axis.
 
@@ -40,6 +46,8 @@ def normalize(
         >>> nn.normalize(np.array([[3.0, 4.0]]))
         array([[0.6, 0.8]])
     """
+    if dim is not None:
+        refuse_words_of_torch("nn.normalize(x, ", dim)
     check_arrays("normalize", x=x)
     shape = array_of(x).shape
     if axis is None:
@@ -87,8 +95,13 @@ def pairwise_distance(
 
 
 @arrays_in_single
-def cosine_similarity(
-    x1: Tensor | np.ndarray, x2: Tensor | np.ndarray, axis: int = 1, eps: float = 1e-8
+@with_words_of_torch
+def cosine_similarity(  # noqa: D417  # dim is there to be refused
+    x1: Tensor | np.ndarray,
+    x2: Tensor | np.ndarray,
+    axis: int = 1,
+    eps: float = 1e-8,
+    dim: None = None,
 ) -> Tensor | np.ndarray:
     """Return the cosine of the angle between vectors along an axis.
 
@@ -111,6 +124,8 @@ def cosine_similarity(
         >>> nn.cosine_similarity(np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]))
         array([0.6])
     """
+    if dim is not None:
+        refuse_words_of_torch("nn.cosine_similarity(x1, x2, ", dim)
     check_operands_share_device("cosine_similarity", x1, x2)
     check_real("cosine_similarity", x1=x1, x2=x2)
     eps = option("cosine_similarity", "eps", eps)

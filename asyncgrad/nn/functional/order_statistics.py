@@ -10,6 +10,7 @@ from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_like, is_recorder, on_host, recorded_whole
 from ...core.settings.arguments import truth, whole_number
+from ...core.settings.called_with import refuse_words_of_torch, with_words_of_torch
 from ...core.tensor import asarray
 from ...errors import IndexRangeError
 from ..shared.arguments import array_of, axis_of, check_real
@@ -29,7 +30,15 @@ class ValuesAndIndices(NamedTuple):
 
 
 @on_device_of_arguments
-def topk(x: Tensor | np.ndarray, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> ValuesAndIndices:
+@with_words_of_torch
+def topk(  # noqa: D417  # dim is there to be refused
+    x: Tensor | np.ndarray,
+    k: int,
+    axis: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    dim: None = None,
+) -> ValuesAndIndices:
     """Return the k largest elements along an axis, the largest first, and their indices.
 
     Of equal elements, the first ones come first. NaN is larger than any number. Only the elements returned get a
@@ -57,6 +66,8 @@ def topk(x: Tensor | np.ndarray, k: int, axis: int = -1, largest: bool = True, s
         >>> nn.topk(np.array([3.0, 1.0, 4.0, 1.0, 5.0]), 2)
         ValuesAndIndices(values=array([5., 4.]), indices=array([4, 2]))
     """
+    if dim is not None:
+        refuse_words_of_torch("nn.topk(x, k, ", dim)
     axis, length = _axis("topk", x, axis)
     if not 0 <= whole_number(k, "k") <= length:
         raise IndexRangeError(f"nn.topk of {length} elements takes a k from 0 to {length}, not {k}")

@@ -20,7 +20,7 @@ class Record(NamedTuple):
     Attributes:
         number: which it is, of all that were added.
         at: when, by the clock of its Records.
-        kind: "done", "refused", "cancelled", "timed out" or "failed".
+        kind: "done", "refused", "cancelled", "timed out", "failed" or "drift".
         value: the loss of a step, or the seconds of a backward; None for what has none.
         times: how many it stands for.
     """

@@ -41,7 +41,7 @@ class LiveSource:
         raise NotImplementedError(f"{type(self).__name__} must implement begin()")
 
     def sample(self, seconds: float) -> dict[str, Any]:
-        """Return the numbers of this moment, for JSON: "rates", "latencies" and "queues".
+        """Return the numbers of this moment, for JSON: "rates", "latencies" and "queues"; "drift", where it is watched.
 
         Args:
             seconds: the time since the last sample; 0 for the first one after `begin`.

@@ -160,27 +160,28 @@ class DependencyExecutor:
         whole = None if task.limits is None else task.limits.whole
         #: The device of the last node that runs in this thread.
         here: Any = None
-        while (turn := self.pop()) is not None:
-            node: Any = turn.node
+        while (popped := self._pop()) is not None:
+            node: Any = popped[0]
+            grads = popped[1]
             self.node = node
             if node.meta is not None or is_watched or (node.device is not here and needs_node_task(node.device)):
-                return turn
+                return NodeTurn(node, grads)
             if node.device is not here:
                 here = node.device
                 if several_devices[0]:
                     use_device(here)
             if node.order == LEAF_ORDER:
-                run_leaf(node, turn.grads)
+                run_leaf(node, grads)
                 self._in_flight.discard(node)
                 continue
-            grad = turn.grads if node.shape is None else turn.grads.pop()
+            grad = grads if node.shape is None else grads.pop()
             try:
                 is_whole = whole is None or node in whole
                 run = node.plan.run if is_whole and runs_plan else apply
                 outputs = run(node, grad, release)
             except OffloadSignal:
                 if prefers_worker(node, grad):
-                    return NodeTurn(node, turn.grads if node.shape is None else [grad])
+                    return NodeTurn(node, grads if node.shape is None else [grad])
                 outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
                 if release:
                     node.release_variables()
@@ -198,7 +199,7 @@ class DependencyExecutor:
         self.node = None
         return Stop.DRAINED
 
-    def pop(self) -> NodeTurn | None:
+    def _pop(self) -> tuple[Node, list[Any]] | None:
         """Remove and return the first ready node with its gradients; None where none is ready.
 
         All edges must have been counted.
@@ -209,7 +210,7 @@ class DependencyExecutor:
         self._in_flight.add(node)
         if self._streams is not None:
             self._streams.begin(node)
-        return NodeTurn(node, self._buffers.pop(node).values)
+        return node, self._buffers.pop(node).values
 
     def is_waiting(self) -> bool:
         """Tell whether no node is ready, and all edges have been counted."""
@@ -276,20 +277,21 @@ class DependencyExecutor:
             self._early.append((node, edge, grad))
             return
         input_nr = node.input_nrs[edge]
-        is_plain = target.meta is None and target.shape is not None
         if grad is not None:
             grad = conform(node, edge, target, input_nr, grad)
-        left = self._dependencies.get(target, 0) - 1
+        dependencies = self._dependencies
+        left = dependencies.get(target, 0) - 1
         if left < 0:
             raise GraphError(
                 f"{identify(node)} delivered to {target.name}, which waits for nothing: "
                 "an edge was changed while a backward ran through it. Change a graph before or after its backward"
             )
-        self._dependencies[target] = left
+        dependencies[target] = left
         if self.exec_info is not None and not self.exec_info.executes(target):
             return
         buffer = self._buffers.get(target)
         if buffer is None:
+            is_plain = target.meta is None and target.shape is not None
             buffer = self._buffers[target] = InputBuffer(1 if is_plain else target.num_inputs)
         if self._streams is None:
             buffer.add(input_nr, grad, (node, edge), self._in_place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
@@ -44,6 +45,10 @@ def _order_of_producer(arrival: Arrival) -> int:
     return arrival[0].order
 
 
+#: Makes a NodeTurn of a pair. Its constructor is a function of Python, which would cost as much as popping the node.
+_make_turn = functools.partial(tuple.__new__, NodeTurn)
+
+
 @final
 class DependencyExecutor:
     """The executor that runs any graph, hooks and async bodies included: the slow path.
@@ -59,6 +64,7 @@ class DependencyExecutor:
     """
 
     __slots__ = (
+        "_at_suspension",
         "_buffers",
         "_counting",
         "_dependencies",
@@ -92,6 +98,8 @@ class DependencyExecutor:
         #: Nodes whose bodies have begun and not ended.
         self._in_flight: set[Node] = set()
         self._sum_order_fixed = False
+        #: What ran and what was ready at the first suspension, until the order of sums has been found for them.
+        self._at_suspension: tuple[list[Node], ReadyQueue[Node]] | None = None
         #: The node that was popped last, or whose gradients are being delivered.
         self.node: Node | None = None
         dependencies = self._dependencies
@@ -165,7 +173,7 @@ class DependencyExecutor:
             grads = popped[1]
             self.node = node
             if node.meta is not None or is_watched or (node.device is not here and needs_node_task(node.device)):
-                return NodeTurn(node, grads)
+                return _make_turn((node, grads))
             if node.device is not here:
                 here = node.device
                 if several_devices[0]:
@@ -251,6 +259,8 @@ class DependencyExecutor:
             node: the node whose body has ended.
             outputs: the gradients for its edges; None where its body did not run.
         """
+        if self._at_suspension is not None:
+            self.prepare_to_wait()
         self._in_flight.discard(node)
         if outputs is not None:
             deliver = self._deliver_there if several_devices[0] else self.deliver
@@ -313,10 +323,20 @@ class DependencyExecutor:
         It is the order of a run in which nothing overlaps: newer producers first, unless sequence numbers or edges have
         been set by hand. All sums so far were made in that order.
         """
-        if self._sum_order_fixed:
+        if not self._sum_order_fixed:
+            self.count()
+            self._sum_order_fixed = True
+            self._at_suspension = list(self._in_flight), self._ready.copy()
+
+    def prepare_to_wait(self) -> None:
+        """Find the order of the sums that are still to come, after the first suspension.
+
+        It takes a walk through the graph, best while the nodes that have been started wait; and before the first
+        gradient after the suspension is delivered.
+        """
+        if self._at_suspension is None:
             return
-        self.count()
-        self._sum_order_fixed = True
+        at_suspension, self._at_suspension = self._at_suspension, None
         dependencies = self._dependencies
         #: The arrivals still to come, at nodes that wait for more than one gradient.
         incoming: dict[Node, list[Arrival]] = {}
@@ -342,7 +362,7 @@ class DependencyExecutor:
                 if target not in seen:
                     seen.add(target)
                     stack.append(target)
-        ranks = self._ranks() if is_by_hand or len(numbers) < producers else None
+        ranks = self._ranks(*at_suspension) if is_by_hand or len(numbers) < producers else None
         for target, arrivals in incoming.items():
             if ranks is None:
                 # The edges of one node have been listed in their order, which the sort keeps.
@@ -354,12 +374,10 @@ class DependencyExecutor:
                 buffer = self._buffers[target] = InputBuffer(target.num_inputs)
             buffer.expected = arrivals
 
-    def _ranks(self) -> dict[Node, int]:
-        """Return the position of each remaining node in a run in which nothing overlaps."""
+    def _ranks(self, running: list[Node], ready: ReadyQueue[Node]) -> dict[Node, int]:
+        """Return the position of each remaining node in a run in which nothing overlaps; consumes its arguments."""
         waiting = dict(self._dependencies)
-        ready = self._ready.copy()
         ranks: dict[Node, int] = {}
-        running = list(self._in_flight)
         while running or ready:
             node = running.pop() if running else ready.pop()
             ranks[node] = len(ranks)
@@ -375,7 +393,7 @@ class DependencyExecutor:
         """Drop all queued nodes and pending gradients; nodes that run still count."""
         self._ready.clear()
         self._buffers.clear()
-        self._early = None
+        self._early = self._at_suspension = None
         self._counting = iter(())
         if self.node is not None:
             # The node that failed does not run any more.

@@ -78,8 +78,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                     graph_task.executor.prepare_to_wait()
                     await group.wait()
                     resumed, deadline = _resume(clock, budget)
-                if group.finished:
-                    group.collect()
+                group.collect()
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or clock() > deadline:
                 # What others spent before is none of the node's.

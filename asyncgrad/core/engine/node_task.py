@@ -324,7 +324,7 @@ class NodeTask:
         if not isinstance(outputs, (tuple, list)):
             raise no_tuple_error(node, outputs)
         if len(outputs) != len(node.next_nodes):
-            raise gradient_count_error(node, outputs)
+            raise gradient_count_error(node, tuple(outputs))
         conforming = []
         create_graph, edge = self.graph_task.create_graph, -1
         # Without `enumerate` and `strict`, which cost as much as the check of one gradient.

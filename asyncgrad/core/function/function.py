@@ -619,7 +619,7 @@ class FunctionNode(SavingNode):
         ctx, backward, recorded = self.ctx, _backward_of(self.function, checked=True), GRAD_MODE.get()
         tensors: list[Any] = []
         for grad, slot in zip(grads, self.input_metadata, strict=True):
-            if slot.__class__ is ValueMetadata:
+            if isinstance(slot, ValueMetadata):
                 tensors.append(slot.zero() if grad is None and ctx.materialize_grads else grad)
                 continue
             if grad is None and ctx.materialize_grads and slot.dtype is not None:

@@ -427,6 +427,9 @@ class CompilingExecutor:
         """Return False: nothing has begun."""
         return False
 
+    def prepare_to_wait(self) -> None:
+        """Do nothing: no node runs yet."""
+
     def ready(self) -> list[Node]:
         """Return the root, which waits; from any thread."""
         return [self._task.root]

@@ -75,7 +75,6 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                     group.start(step)
             if group is not None:
                 if step is None or step is Stop.DRAINED:
-                    graph_task.executor.prepare_to_wait()
                     await group.wait()
                     resumed, deadline = _resume(clock, budget)
                 group.collect()

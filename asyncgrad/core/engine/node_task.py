@@ -121,11 +121,8 @@ class NodeTask:
             inputs = unheld(self._lend(self.grads)) if meta.post_hooks else ()
             if meta.takes_values:
                 self.grads[:] = unheld(self.grads)
-            if (
-                node.order == LEAF_ORDER
-                or has_custom_run(node.device)
-                or (node.is_memoized and graph_task.until_success and not graph_task.create_graph)
-            ):
+            keeps_answer = node.is_memoized and graph_task.until_success and not graph_task.create_graph
+            if keeps_answer or node.order == LEAF_ORDER or has_custom_run(node.device):
                 outputs = await self._run_apart()
             else:
                 outputs = self._call_body()

@@ -280,6 +280,7 @@ class NodeTaskGroup:
     async def wait(self) -> None:
         """Wait until a NodeTask has ended or the last pause has, and deeper backward passes have had their turn."""
         depth = self._graph_task.reentrant_depth
+        self._graph_task.executor.prepare_to_wait()
         try:
             if self.finished:
                 self._is_awake = True

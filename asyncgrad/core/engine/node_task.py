@@ -122,7 +122,7 @@ class NodeTask:
             if meta.takes_values:
                 self.grads[:] = unheld(self.grads)
             keeps_answer = node.is_memoized and graph_task.until_success and not graph_task.create_graph
-            if keeps_answer or node.order == LEAF_ORDER or has_custom_run(node.device):
+            if keeps_answer or isinstance(node, Leaf) or has_custom_run(node.device):
                 outputs = await self._run_apart()
             else:
                 outputs = self._call_body()

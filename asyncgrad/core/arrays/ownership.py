@@ -67,8 +67,12 @@ def is_private(holder: MutableSequence[Any], index: int) -> bool:
 def make_private(holder: MutableSequence[Any], index: int) -> None:
     """Replace the gradient `holder[index]` by a copy if anything else refers to it or shares its memory."""
     value = holder[index]
-    # The most common kinds, without a call: no gradient, and an array that owns its memory.
-    if value is None or (value.__class__ is np.ndarray and value.base is None and getrefcount(value) <= _SOLE):
+    if value is None or isinstance(value, np.generic):
+        return
+    if value.__class__ is np.ndarray and value.base is None:
+        # The most common kind, without a call: an array that owns its memory.
+        if getrefcount(value) > _SOLE:
+            holder[index] = own_copy(value)
         return
     del value
     if not is_private(holder, index):
@@ -87,8 +91,15 @@ def prepare_to_lend(holder: MutableSequence[Any], index: int) -> None:
     That of a sum is a read-only broadcast of one number.
     """
     value = holder[index]
-    if value is None or (
-        value.__class__ is np.ndarray and value.base is None and getrefcount(value) <= _SOLE and value.flags.writeable
+    if (
+        value is None
+        or isinstance(value, np.generic)
+        or (
+            value.__class__ is np.ndarray
+            and value.base is None
+            and getrefcount(value) <= _SOLE
+            and value.flags.writeable
+        )
     ):
         return
     del value

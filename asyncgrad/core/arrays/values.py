@@ -93,6 +93,12 @@ def wrap(value: Any, device: Any) -> Any:
     ):
         return value.gradient if value.__class__ is ValueGradient else value
     tensor_class, default_device = _registered
+    if device is not None and device.has_host_arrays:
+        # The most common kinds, without a call: an array of NumPy's, and a number of its.
+        if type(value) is np.ndarray:
+            return tensor_class(value, None, 0, device)
+        if isinstance(value, np.generic):
+            return tensor_class(np.asarray(value), None, 0, device)
     if device is None:
         device = DEFAULT_DEVICE.get() or default_device
     array = as_array(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
@@ -44,6 +45,10 @@ def _order_of_producer(arrival: Arrival) -> int:
     return arrival[0].order
 
 
+#: Makes a NodeTurn of a pair. Its constructor is a function of Python, which would cost as much as popping the node.
+_make_turn = functools.partial(tuple.__new__, NodeTurn)
+
+
 @final
 class DependencyExecutor:
     """The executor that runs any graph, hooks and async bodies included: the slow path.
@@ -59,6 +64,7 @@ class DependencyExecutor:
     """
 
     __slots__ = (
+        "_at_suspension",
         "_buffers",
         "_counting",
         "_dependencies",
@@ -92,6 +98,8 @@ class DependencyExecutor:
         #: Nodes whose bodies have begun and not ended.
         self._in_flight: set[Node] = set()
         self._sum_order_fixed = False
+        #: What ran and what was ready at the first suspension, until the order of sums has been found for them.
+        self._at_suspension: tuple[list[Node], ReadyQueue[Node]] | None = None
         #: The node that was popped last, or whose gradients are being delivered.
         self.node: Node | None = None
         dependencies = self._dependencies
@@ -160,27 +168,28 @@ class DependencyExecutor:
         whole = None if task.limits is None else task.limits.whole
         #: The device of the last node that runs in this thread.
         here: Any = None
-        while (turn := self.pop()) is not None:
-            node: Any = turn.node
+        while (popped := self._pop()) is not None:
+            node: Any = popped[0]
+            grads = popped[1]
             self.node = node
             if node.meta is not None or is_watched or (node.device is not here and needs_node_task(node.device)):
-                return turn
+                return _make_turn((node, grads))
             if node.device is not here:
                 here = node.device
                 if several_devices[0]:
                     use_device(here)
             if node.order == LEAF_ORDER:
-                run_leaf(node, turn.grads)
+                run_leaf(node, grads)
                 self._in_flight.discard(node)
                 continue
-            grad = turn.grads if node.shape is None else turn.grads.pop()
+            grad = grads if node.shape is None else grads.pop()
             try:
                 is_whole = whole is None or node in whole
                 run = node.plan.run if is_whole and runs_plan else apply
                 outputs = run(node, grad, release)
             except OffloadSignal:
                 if prefers_worker(node, grad):
-                    return NodeTurn(node, turn.grads if node.shape is None else [grad])
+                    return NodeTurn(node, grads if node.shape is None else [grad])
                 outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
                 if release:
                     node.release_variables()
@@ -198,7 +207,7 @@ class DependencyExecutor:
         self.node = None
         return Stop.DRAINED
 
-    def pop(self) -> NodeTurn | None:
+    def _pop(self) -> tuple[Node, list[Any]] | None:
         """Remove and return the first ready node with its gradients; None where none is ready.
 
         All edges must have been counted.
@@ -209,7 +218,7 @@ class DependencyExecutor:
         self._in_flight.add(node)
         if self._streams is not None:
             self._streams.begin(node)
-        return NodeTurn(node, self._buffers.pop(node).values)
+        return node, self._buffers.pop(node).values
 
     def is_waiting(self) -> bool:
         """Tell whether no node is ready, and all edges have been counted."""
@@ -250,6 +259,8 @@ class DependencyExecutor:
             node: the node whose body has ended.
             outputs: the gradients for its edges; None where its body did not run.
         """
+        if self._at_suspension is not None:
+            self.prepare_to_wait()
         self._in_flight.discard(node)
         if outputs is not None:
             deliver = self._deliver_there if several_devices[0] else self.deliver
@@ -276,20 +287,21 @@ class DependencyExecutor:
             self._early.append((node, edge, grad))
             return
         input_nr = node.input_nrs[edge]
-        is_plain = target.meta is None and target.shape is not None
         if grad is not None:
             grad = conform(node, edge, target, input_nr, grad)
-        left = self._dependencies.get(target, 0) - 1
+        dependencies = self._dependencies
+        left = dependencies.get(target, 0) - 1
         if left < 0:
             raise GraphError(
                 f"{identify(node)} delivered to {target.name}, which waits for nothing: "
                 "an edge was changed while a backward ran through it. Change a graph before or after its backward"
             )
-        self._dependencies[target] = left
+        dependencies[target] = left
         if self.exec_info is not None and not self.exec_info.executes(target):
             return
         buffer = self._buffers.get(target)
         if buffer is None:
+            is_plain = target.meta is None and target.shape is not None
             buffer = self._buffers[target] = InputBuffer(1 if is_plain else target.num_inputs)
         if self._streams is None:
             buffer.add(input_nr, grad, (node, edge), self._in_place)
@@ -311,10 +323,20 @@ class DependencyExecutor:
         It is the order of a run in which nothing overlaps: newer producers first, unless sequence numbers or edges have
         been set by hand. All sums so far were made in that order.
         """
-        if self._sum_order_fixed:
+        if not self._sum_order_fixed:
+            self.count()
+            self._sum_order_fixed = True
+            self._at_suspension = list(self._in_flight), self._ready.copy()
+
+    def prepare_to_wait(self) -> None:
+        """Find the order of the sums that are still to come, after the first suspension.
+
+        It takes a walk through the graph, best while the nodes that have been started wait; and before the first
+        gradient after the suspension is delivered.
+        """
+        if self._at_suspension is None:
             return
-        self.count()
-        self._sum_order_fixed = True
+        at_suspension, self._at_suspension = self._at_suspension, None
         dependencies = self._dependencies
         #: The arrivals still to come, at nodes that wait for more than one gradient.
         incoming: dict[Node, list[Arrival]] = {}
@@ -340,7 +362,7 @@ class DependencyExecutor:
                 if target not in seen:
                     seen.add(target)
                     stack.append(target)
-        ranks = self._ranks() if is_by_hand or len(numbers) < producers else None
+        ranks = self._ranks(*at_suspension) if is_by_hand or len(numbers) < producers else None
         for target, arrivals in incoming.items():
             if ranks is None:
                 # The edges of one node have been listed in their order, which the sort keeps.
@@ -352,12 +374,10 @@ class DependencyExecutor:
                 buffer = self._buffers[target] = InputBuffer(target.num_inputs)
             buffer.expected = arrivals
 
-    def _ranks(self) -> dict[Node, int]:
-        """Return the position of each remaining node in a run in which nothing overlaps."""
+    def _ranks(self, running: list[Node], ready: ReadyQueue[Node]) -> dict[Node, int]:
+        """Return the position of each remaining node in a run in which nothing overlaps; consumes its arguments."""
         waiting = dict(self._dependencies)
-        ready = self._ready.copy()
         ranks: dict[Node, int] = {}
-        running = list(self._in_flight)
         while running or ready:
             node = running.pop() if running else ready.pop()
             ranks[node] = len(ranks)
@@ -373,7 +393,7 @@ class DependencyExecutor:
         """Drop all queued nodes and pending gradients; nodes that run still count."""
         self._ready.clear()
         self._buffers.clear()
-        self._early = None
+        self._early = self._at_suspension = None
         self._counting = iter(())
         if self.node is not None:
             # The node that failed does not run any more.

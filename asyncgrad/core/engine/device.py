@@ -417,7 +417,10 @@ def is_elsewhere(device: Any) -> bool:
 
 def has_custom_run(device: Any) -> bool:
     """Tell whether `device`, which may be None, runs every body by `run_body`, or has a limit of bodies."""
-    return isinstance(device, Device) and (device.sees_all_bodies or has_limit(device))
+    # With `has_limit` inlined, since each NodeTask asks.
+    return isinstance(device, Device) and (
+        device.sees_all_bodies or (device.max_in_flight is not None and not device.has_worker)
+    )
 
 
 def has_limit(device: Device) -> bool:

@@ -9,18 +9,32 @@ the one that started it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, final
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
-__all__ = ["EagerTask", "start_task"]
+__all__ = ["EagerTask", "Named", "start_task"]
 
 # asyncio accepts any task that follows its protocol; its type hints name its own class.
 _tasks: Any = asyncio.tasks
 _enter_task, _leave_task = _tasks._enter_task, _tasks._leave_task
 _register_task, _unregister_task = _tasks._register_task, _tasks._unregister_task
+# Before 3.12 `asyncio.current_task` is a function of Python, which looks it up here.
+_current_task = asyncio.current_task if sys.version_info >= (3, 12) else _tasks._current_tasks.get
+
+# Bound once: `super()` costs as much as the call.
+_set_result, _set_exception, _cancel = asyncio.Future.set_result, asyncio.Future.set_exception, asyncio.Future.cancel
+
+
+class Named(Protocol):
+    """What a task may be named after: its name is asked for only where it is shown."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
 
 
 @final
@@ -31,7 +45,7 @@ class EagerTask(asyncio.Future[Any]):
         coro: the coroutine.
         loop: the running loop.
         context: what every step runs in.
-        name: what `get_name()` returns.
+        name: what `get_name()` returns, or what has that name.
         on_end: called with this task as soon as it has ended; a done-callback would wait for the loop's next iteration.
     """
 
@@ -59,13 +73,13 @@ class EagerTask(asyncio.Future[Any]):
         *,
         loop: asyncio.AbstractEventLoop,
         context: Context,
-        name: str,
+        name: str | Named,
         on_end: Callable[[EagerTask], None] | None = None,
     ) -> None:
         super().__init__(loop=loop)
         self._coro = coro
         self._context = context
-        self._name = name
+        self._name: str | Named = name
         self._loop_of_task = loop
         # Under the name that asyncio's own tasks have for it: anyio's cancel scopes, and so httpx, read it.
         self._fut_waiter: asyncio.Future[Any] | None = None
@@ -79,17 +93,19 @@ class EagerTask(asyncio.Future[Any]):
 
     def start(self) -> bool:
         """Run the first step now; tell whether the coroutine has ended with it."""
-        outer = asyncio.current_task(self._loop_of_task)
+        loop = self._loop_of_task
+        outer = _current_task(loop)
         if outer is not None:
-            _leave_task(self._loop_of_task, outer)
+            _leave_task(loop, outer)
         try:
             self._context.run(self._step, None)
         finally:
             if outer is not None:
-                _enter_task(self._loop_of_task, outer)
+                _enter_task(loop, outer)
         finished = self.done()
         if not finished:
-            self._register()
+            self._registered = True
+            _register_task(self)
         # This task and its caller keep the error of the coroutine, and its traceback refers to this frame: leave no
         # cycle.
         del self, outer
@@ -97,12 +113,9 @@ class EagerTask(asyncio.Future[Any]):
 
     def start_later(self) -> None:
         """Run the first step in the loop's next iteration, so on a new stack."""
-        self._register()
-        self._loop_of_task.call_soon(self._step, None, context=self._context)
-
-    def _register(self) -> None:
         self._registered = True
         _register_task(self)
+        self._loop_of_task.call_soon(self._step, None, context=self._context)
 
     def _step(self, error: BaseException | None) -> None:
         """Run the coroutine to its next suspension, or to its end; called in the task's context."""
@@ -117,45 +130,38 @@ class EagerTask(asyncio.Future[Any]):
         loop = self._loop_of_task
         _enter_task(loop, self)
         try:
-            if error is None:
-                awaited = self._coro.send(None)
-            else:
-                awaited = self._coro.throw(error)
+            awaited = self._coro.send(None) if error is None else self._coro.throw(error)
         except StopIteration as end:
-            self._unregister()
             if self._must_cancel:
-                super().cancel(msg=self._cancel_message)
+                _cancel(self, msg=self._cancel_message)
             else:
-                super().set_result(end.value)
+                _set_result(self, end.value)
         except asyncio.CancelledError as cancelled:
-            self._unregister()
             self.cancelled_by = cancelled
             # A CancelledError may have any number of arguments; a Future takes one message.
-            super().cancel(msg=cancelled.args[0] if cancelled.args else None)
+            _cancel(self, msg=cancelled.args[0] if cancelled.args else None)
         except (KeyboardInterrupt, SystemExit) as stop:
-            self._unregister()
-            super().set_exception(stop)
+            _set_exception(self, stop)
             # The loop raises it: it would be told a second time, as an exception that nobody has retrieved.
             # test_an_exit_in_a_task_is_told_once
             self._log_traceback = False
             raise
         except BaseException as failure:
-            self._unregister()
-            super().set_exception(failure)
+            _set_exception(self, failure)
         else:
             self._wait_for(awaited)
+            return
         finally:
             _leave_task(loop, self)
-            if self._on_end is not None and self.done():
+            if self.done():
+                if self._registered:
+                    _unregister_task(self)
                 on_end, self._on_end = self._on_end, None
-                on_end(self)
+                if on_end is not None:
+                    on_end(self)
                 del on_end
             # As in start().
             del self, error
-
-    def _unregister(self) -> None:
-        if self._registered:
-            _unregister_task(self)
 
     def _wait_for(self, awaited: Any) -> None:
         """Schedule the next step: when the awaited future is done, or in the loop's next iteration."""
@@ -173,7 +179,7 @@ class EagerTask(asyncio.Future[Any]):
             elif awaited.get_loop() is not loop:
                 why = "which belongs to another event loop"
         if why is not None:
-            error = RuntimeError(f"{self._name} awaited {awaited!r}, {why}")
+            error = RuntimeError(f"{self.get_name()} awaited {awaited!r}, {why}")
             loop.call_soon(self._step, error, context=self._context)
             return
         awaited.add_done_callback(self._wake_up, context=self._context)
@@ -214,9 +220,10 @@ class EagerTask(asyncio.Future[Any]):
         waiter, self._fut_waiter = self._fut_waiter, None
         if waiter is not None:
             waiter.remove_done_callback(self._wake_up)
-        self._unregister()
+        if self._registered:
+            _unregister_task(self)
         self._on_end = None
-        super().cancel()
+        _cancel(self)
         self._coro.close()
         return None
 
@@ -242,11 +249,12 @@ class EagerTask(asyncio.Future[Any]):
 
     def get_name(self) -> str:
         """Return the name that error messages and debuggers show."""
-        return self._name
+        name = self._name
+        return name if isinstance(name, str) else name.name
 
     def __repr__(self) -> str:
         state = "pending" if not self.done() else "cancelled" if self.cancelled() else "done"
-        return f"<EagerTask {self._name!r}, {state}>"
+        return f"<EagerTask {self.get_name()!r}, {state}>"
 
     def set_name(self, value: object) -> None:
         """Change the name."""

@@ -70,6 +70,9 @@ class Executor(Protocol):
     def is_waiting(self) -> bool:
         """Tell whether certainly no node is ready, so that `run` would do nothing before a NodeTask ends."""
 
+    def prepare_to_wait(self) -> None:
+        """Do what can be done while nodes wait that have been started, and has to be before the first of them ends."""
+
     def ready(self) -> list[Node]:
         """Return the nodes that are queued, the next one first where that is known; from any thread."""
 

@@ -336,6 +336,9 @@ class FastPath:
         """Return False: no NodeTask runs on this path."""
         return False
 
+    def prepare_to_wait(self) -> None:
+        """Do nothing: nothing waits while this executor runs."""
+
     def ready(self) -> list[Node]:
         """Return the nodes that are queued, newest first, and leaves last; from any thread."""
         return [*(pending for _, pending in sorted(self._heap.copy(), key=itemgetter(0))), *self._leaves]

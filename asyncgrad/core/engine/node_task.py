@@ -6,6 +6,7 @@ It suspends only where a hook or the body does, or where it waits for a lock, a 
 from __future__ import annotations
 
 import inspect
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, final
 
 from ...errors import ChangedTensorError, GradientTypeError, HookError, HookTypeError
@@ -118,7 +119,20 @@ class NodeTask:
                 return None
             # For the post-hooks. Without any, the body must hold the only reference to its gradients.
             inputs = unheld(self._lend(self.grads)) if meta.post_hooks else ()
-            outputs = await self._run_body()
+            if meta.takes_values:
+                self.grads[:] = unheld(self.grads)
+            keeps_answer = node.is_memoized and graph_task.until_success and not graph_task.create_graph
+            if keeps_answer or isinstance(node, Leaf) or has_custom_run(node.device):
+                outputs = await self._run_apart()
+            else:
+                outputs = self._call_body()
+                if outputs.__class__ is CoroutineType and self.group is not None:
+                    outputs = await outputs
+                elif outputs.__class__ is not tuple and inspect.isawaitable(outputs):
+                    outputs = run_on_own_loop(outputs) if _needs_own_loop() else await outputs
+                outputs = self._conform_outputs(outputs)
+                if node.is_users:
+                    make_all_private(outputs)
             if meta.post_hooks:
                 for hook in meta.post_hooks.snapshot():
                     await self._call_node_hook(hook, outputs, inputs)
@@ -184,26 +198,36 @@ class NodeTask:
                 await self._call_node_hook(hook, grads)
         return True
 
-    async def _run_body(self) -> list[Any]:
-        """Run the body; return a list of its gradients, each as the next node's input takes it."""
+    async def _run_apart(self) -> list[Any]:
+        """Run the body of a leaf, one that a device runs in its way, or one whose answers are kept.
+
+        Return a list of its gradients, each as the next node's input takes it.
+        """
         graph_task, node = self.graph_task, self.node
-        if node.meta is not None and node.meta.takes_values:
-            self.grads[:] = unheld(self.grads)
         if isinstance(node, Leaf):
             await self._accumulate(node)
             return []
+        if node.is_memoized and graph_task.until_success and not graph_task.create_graph:
+            return await self._run_memoized()
+        group = None if node.is_async or graph_task.create_graph or self.is_sent else self.group
+        body = Body(node, self._take_grads(), group, graph_task.reentrant_depth)
+        outputs = self._conform_outputs(await self._run_on_device(node.device, body))
+        if node.is_users:
+            make_all_private(outputs)
+        return outputs
+
+    def _take_grads(self) -> tuple[Any, ...]:
+        """Return the gradients for a body whose last run this may be, and keep none of them."""
+        graph_task, node, grads = self.graph_task, self.node, self.grads
         if not graph_task.keep_graph:
             node.will_release_variables()
-        elif graph_task.until_success and node.is_memoized and not graph_task.create_graph:
-            return await self._run_memoized()
-        if not node.is_users:
-            return await self._call_body()
-        # It may write into what it gets, and keep that, or what it returns, to write into it later
-        # (test_a_body_that_writes_into_its_gradient_changes_no_other).
-        prepare_all_to_lend(self.grads)
-        outputs = await self._call_body()
-        make_all_private(outputs)
-        return outputs
+        if node.is_users:
+            # It may write into what it gets, and keep that, or what it returns, to write into it later
+            # (test_a_body_that_writes_into_its_gradient_changes_no_other).
+            prepare_all_to_lend(grads)
+        taken = tuple(grads)
+        grads.clear()
+        return taken
 
     async def _run_memoized(self) -> list[Any]:
         """Return the gradients of a body whose answers are kept until the backward has succeeded."""
@@ -231,28 +255,14 @@ class NodeTask:
             raise no_tuple_error(node, outputs)
         return outputs
 
-    async def _call_body(self) -> list[Any]:
+    def _call_body(self) -> Any:
+        """Call the body; return its gradients, or an awaitable of them."""
         graph_task, node = self.graph_task, self.node
-        grads = tuple(self.grads)
-        self.grads.clear()
         # Under create_graph bodies record nodes, whose order must be the same in each run: they stay in one thread.
-        stays = self.group is None or node.is_async or graph_task.create_graph
-        if has_custom_run(node.device):
-            body = Body(node, grads, None if stays or self.is_sent else self.group, graph_task.reentrant_depth)
-            del grads
-            return self._conform_outputs(await self._run_on_device(node.device, body))
-        if stays or node.device is None:
-            outputs = node.apply(grads)
-            del grads
-        else:
-            body = Body(node, grads, None if self.is_sent else self.group, graph_task.reentrant_depth)
-            del grads
-            outputs = node.device.run_body(body)
-        if not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
-            outputs = run_on_own_loop(outputs) if _needs_own_loop() else await outputs
-        if not isinstance(outputs, (tuple, list)):
-            raise no_tuple_error(node, outputs)
-        return self._conform_outputs(outputs)
+        if self.group is None or node.is_async or graph_task.create_graph or node.device is None:
+            return node.apply(self._take_grads())
+        group = None if self.is_sent else self.group
+        return node.device.run_body(Body(node, self._take_grads(), group, graph_task.reentrant_depth))
 
     async def _run_on_device(self, device: Device, body: Body) -> Any:
         """Run a body by `device.run_body`, with a permit if needed; under create_graph no node starts meanwhile."""
@@ -308,8 +318,10 @@ class NodeTask:
     def _conform_outputs(self, outputs: Any) -> list[Any]:
         """Check the gradients that the body returned, and convert each to the metadata of the next node's input."""
         node = self.node
+        if not isinstance(outputs, (tuple, list)):
+            raise no_tuple_error(node, outputs)
         if len(outputs) != len(node.next_nodes):
-            raise gradient_count_error(node, outputs)
+            raise gradient_count_error(node, tuple(outputs))
         conforming = []
         create_graph, edge = self.graph_task.create_graph, -1
         # Without `enumerate` and `strict`, which cost as much as the check of one gradient.

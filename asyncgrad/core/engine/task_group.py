@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..graph.node import Node
     from ..settings.scheduling import Clock
     from .device import Device
+    from .eager_task import Named
     from .executor import NodeTurn, TurnExecutor
     from .graph_task import GraphTask
     from .remote import FunctionJob
@@ -134,7 +135,6 @@ class NodeTaskGroup:
     __slots__ = (
         "__weakref__",
         "_cancels_before",
-        "_finished",
         "_graph_task",
         "_is_awake",
         "_loop",
@@ -142,6 +142,7 @@ class NodeTaskGroup:
         "_raised",
         "_scheduler",
         "_wake",
+        "finished",
         "mailbox",
         "running",
     )
@@ -151,7 +152,8 @@ class NodeTaskGroup:
         self._loop = loop
         #: For NodeTasks and bodies that run in other threads.
         self.mailbox: Mailbox = Mailbox(loop)
-        self._finished: deque[EagerTask] = deque()
+        #: Those that have ended, whose gradients the driver has yet to `collect`.
+        self.finished: deque[EagerTask] = deque()
         self._wake: OneShotEvent | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
         self.running: dict[EagerTask, Node | None] = {}
@@ -180,12 +182,9 @@ class NodeTaskGroup:
         if is_elsewhere(node.device):
             run = functools.partial(self._run_on_worker, node_task)
         coroutine = run() if observation is None else observation.run_node(graph_task, node, run)
-        task = self._step(coroutine, node_task.name, node)
-        if not task.done():
+        if self._step(coroutine, node_task, node):
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.on_suspend()
-        # As in EagerTask.start().
-        del task
 
     async def _run_on_worker(self, node_task: NodeTask) -> Any:
         """Run a NodeTask on the worker of its device; suspends until it has ended.
@@ -215,31 +214,33 @@ class NodeTaskGroup:
             # As in EagerTask.start().
             del job
 
-    def _step(self, coroutine: Coroutine[object, None, Any], name: str, node: Node | None) -> EagerTask:
+    def _step(self, coroutine: Coroutine[object, None, Any], name: str | Named, node: Node | None) -> bool:
+        """Run the first step of a coroutine; tell whether it has suspended, and goes on as an asyncio task."""
         graph_task = self._graph_task
         task = EagerTask(coroutine, loop=self._loop, context=graph_task.context.copy(), name=name, on_end=self._on_end)
         self.running[task] = node
-        if (graph_task.reentrant_depth + 1) % MAX_NESTED_ON_STACK == 0:
-            task.start_later()
-            # Until its first step has run, this backward counts as ready.
-            self._scheduler.wake(graph_task.reentrant_depth)
-            self._loop.call_soon(self._scheduler.leave, graph_task.reentrant_depth)
-        else:
-            task.start()
-        if not task.done():
-            task.since = CLOCK.get()()
-            note_suspended(graph_task)
         try:
-            return task
+            if (graph_task.reentrant_depth + 1) % MAX_NESTED_ON_STACK == 0:
+                task.start_later()
+                # Until its first step has run, this backward counts as ready.
+                self._scheduler.wake(graph_task.reentrant_depth)
+                self._loop.call_soon(self._scheduler.leave, graph_task.reentrant_depth)
+            elif task.start():
+                return False
+            task.since = CLOCK.get()()
+            if graph_task.driver is None:
+                note_suspended(graph_task)
+            return True
         finally:
             # As in EagerTask.start().
             del task
 
     def _on_end(self, task: EagerTask) -> None:
-        self._finished.append(task)
+        self.finished.append(task)
         if self._graph_task.has_error:
             self._mark_ended(task)
-        self._wake_driver()
+        if self._wake is not None and not self._is_awake:
+            self._wake_driver()
 
     def _mark_ended(self, task: EagerTask) -> None:
         """Note the end of a NodeTask after a failure, when `collect` is not called any more."""
@@ -279,8 +280,9 @@ class NodeTaskGroup:
     async def wait(self) -> None:
         """Wait until a NodeTask has ended or the last pause has, and deeper backward passes have had their turn."""
         depth = self._graph_task.reentrant_depth
+        self._graph_task.executor.prepare_to_wait()
         try:
-            if self._finished:
+            if self.finished:
                 self._is_awake = True
                 self._scheduler.wake(depth)
             else:
@@ -307,21 +309,28 @@ class NodeTaskGroup:
 
     def collect(self) -> None:
         """Give the gradients of the NodeTasks that have ended to the executor; raise the first error among them."""
-        while self._finished:
-            node, outputs = self._outcome(self._finished.popleft())
+        graph_task, finished = self._graph_task, self.finished
+        while finished:
+            task = finished.popleft()
+            graph_task.executor.node = node = self.running.pop(task)
+            try:
+                if task.cancelled() or task.exception() is not None:
+                    self._raise_error(task, node)
+                outputs = task.result()
+            finally:
+                # As in EagerTask.start().
+                del task
             if node is not None:
-                self._graph_task.end_turn(node, outputs)
+                graph_task.end_turn(node, outputs)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
-        self._graph_task.executor.node = None
+        graph_task.executor.node = None
 
     async def run_callbacks(self) -> None:
         """Run the final callbacks one after the other, with those that are queued meanwhile."""
         completion = self._graph_task.completion
         while completion is not None and (callback := completion.next_callback()) is not None:
-            task = self._step(call_and_await(callback), f"final callback of backward {self._graph_task.id}", None)
-            # As in EagerTask.start().
-            del task
+            self._step(call_and_await(callback), f"final callback of backward {self._graph_task.id}", None)
             while self.running:
                 await self.wait()
                 self.collect()
@@ -337,16 +346,14 @@ class NodeTaskGroup:
         if _cancels_of_driver(self._loop) > self._cancels_before:
             await asyncio.sleep(0)
 
-    def _outcome(self, task: EagerTask) -> tuple[Node | None, tuple[Any, ...] | None]:
-        node = self.running.pop(task)
-        self._graph_task.executor.node = node
+    def _raise_error(self, task: EagerTask, node: Node | None) -> None:
+        """Raise the error that a NodeTask has ended with: the one that its coroutine raised, itself."""
         if task.cancelled():
             what = "a final callback" if node is None else f"the body of {node.name}"
             error: BaseException | None = task.cancelled_by or asyncio.CancelledError(f"{what} was cancelled")
         else:
             error = task.exception()
-        if error is None:
-            return node, task.result()
+        assert error is not None
         self._raised = error
         try:
             raise error
@@ -359,14 +366,14 @@ class NodeTaskGroup:
         is_closed = isinstance(error, GeneratorExit) and error is not self._raised
         # The traceback of the error refers to this object: leave no cycle.
         self._raised = None
-        for ended in self._finished:
+        for ended in self.finished:
             self._mark_ended(ended)
         try:
             # A driver that is being closed may not await: its loop is gone.
             if not is_closed:
                 await self._cancel_all(error)
         finally:
-            self._finished.clear()
+            self.finished.clear()
             # Nothing is left here unless the driver is closed, or was closed during that wait.
             self._close_all(error)
 
@@ -404,7 +411,7 @@ class NodeTaskGroup:
                 task.cancel()
 
         def have_ended() -> bool:
-            self._finished.clear()
+            self.finished.clear()
             return all(task.done() for task in self.running)
 
         interrupted = await wait_through_cancellation(have_ended, self.wait)

@@ -8,6 +8,7 @@ import sys
 import warnings
 from contextvars import copy_context
 from copy import copy
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
@@ -522,12 +523,13 @@ class FunctionNode(SavingNode):
         "_argument_edges",
         "_argument_trees",
         "_arguments",
-        "_metadata",
         "_output_trees",
         "_values",
         "function",
+        "input_metadata",
         "is_async",
         "is_memoized",
+        "is_users",
         "stays_on_loop",
     )
 
@@ -554,10 +556,12 @@ class FunctionNode(SavingNode):
         self.dtype: Any = None
         self.device = next((leaf._device for leaf in leaves if isinstance(leaf, TensorBase)), None)
         self.meta = NodeMeta()
-        self._metadata: tuple[InputMetadata | ValueMetadata, ...] = ()
+        #: The metadata of the gradient of each output of forward; without shape for an output that is no tensor.
+        self.input_metadata: tuple[InputMetadata | ValueMetadata, ...] = ()
         self.ctx = FunctionContext(self)
         self.is_async: bool = inspect.iscoroutinefunction(_backward_of(function, checked=False))
         self.is_memoized: bool = function.is_memoized
+        self.is_users: bool = function._is_users
         self.stays_on_loop: bool = function.stays_on_loop or function._takes_rows
         if function.concurrent:
             self.ctx._is_shared = True
@@ -582,21 +586,11 @@ class FunctionNode(SavingNode):
         """Whether the Function has a `backward_batch`."""
         return self.function._takes_rows
 
-    @property
-    def is_users(self) -> bool:  # type: ignore[override]
-        """Whether the backward may be a user's."""
-        return self.function._is_users
-
-    @property
-    def input_metadata(self) -> tuple[InputMetadata | ValueMetadata | None, ...]:
-        """The metadata of the gradient of each output of forward; without shape for an output that is no tensor."""
-        return self._metadata
-
     def set_outputs(
         self, metadata: tuple[InputMetadata | ValueMetadata, ...], trees: tuple[TreeStructure, ...] | None
     ) -> None:
         """Set the metadata of the leaves of the outputs, and the structure of each, once forward has returned them."""
-        self._metadata = metadata
+        self.input_metadata = metadata
         self._output_trees = trees
         meta = self.meta
         assert meta is not None
@@ -606,9 +600,11 @@ class FunctionNode(SavingNode):
 
     def release_variables(self) -> None:
         """Release the saved tensors, and what the Function releases itself."""
-        super().release_variables()
-        if self.function._release is not None:
-            self.function._release(self.ctx)
+        ctx, release = self.ctx, self.function._release
+        if ctx._saved:
+            ctx._saved = None
+        if release is not None:
+            release(ctx)
 
     def compiled_args(self, args: CompiledArgs) -> None:
         """Collect what every node collects, the Function, and the settings of its context."""
@@ -620,18 +616,18 @@ class FunctionNode(SavingNode):
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
-        ctx, backward, recorded = self.ctx, _backward_of(self.function, checked=True), is_grad_enabled()
+        ctx, backward, recorded = self.ctx, _backward_of(self.function, checked=True), GRAD_MODE.get()
         tensors: list[Any] = []
-        for grad, slot in zip(grads, self._metadata, strict=True):
+        for grad, slot in zip(grads, self.input_metadata, strict=True):
             if isinstance(slot, ValueMetadata):
                 tensors.append(slot.zero() if grad is None and ctx.materialize_grads else grad)
                 continue
-            if grad is None and ctx.materialize_grads and not slot.was_default_constructed:
+            if grad is None and ctx.materialize_grads and slot.dtype is not None:
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
         if self.function._takes_rows and (row := ROW.get()) is not None and not recorded and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
-        gradients = self._like_outputs(tensors)
+        gradients = tensors if self._output_trees is None else self._like_outputs(tensors)
         if self.is_async:
             # An async backward awaits its saved tensors itself.
             result = backward(ctx, *gradients)
@@ -640,7 +636,7 @@ class FunctionNode(SavingNode):
         # Backward may have dropped its gradients: keep them only under `create_graph`, where a history does anyway.
         given = tensors if recorded else ()
         # Nearly all rules return a tuple, and it takes long to ask whether that is awaitable.
-        if result.__class__ is not tuple and inspect.isawaitable(result):
+        if result.__class__ is CoroutineType or (result.__class__ is not tuple and inspect.isawaitable(result)):
             return self._await_result(result, given)
         return self._check_result(result, given)
 
@@ -663,38 +659,49 @@ class FunctionNode(SavingNode):
 
     def _check_result(self, result: Any, given: Sequence[Any], rule: str = "backward") -> tuple[Any, ...]:
         """Check what backward returned, given the gradients `given`; return the gradients of the tensor arguments."""
+        if result.__class__ is tuple and self._argument_trees is None and len(result) == self._arguments:
+            # As nearly all rules do.
+            grads = result
+        else:
+            grads = self._one_for_each_argument(result, rule)
+        edges = self._argument_edges
+        are_all_tensors = len(edges) == len(grads)
+        for index, grad in enumerate(grads):
+            if grad is None:
+                continue
+            if not are_all_tensors and index not in edges:
+                raise InvalidGradientError(
+                    f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward, "
+                    "which was no tensor: return None there"
+                )
+            if grad.__class__ is np.ndarray or isinstance(grad, TensorBase) or index in self._values:
+                continue
+            if not (isinstance(grad, (np.ndarray, np.generic)) or values.is_device_array(grad)):
+                raise GradientTypeError(
+                    f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward: "
+                    "return a tensor, an array or None"
+                )
+        if not are_all_tensors:
+            grads = tuple([grads[index] for index in edges])
+        is_on_host, is_recorded = self.device is None or self.device.has_host_arrays, GRAD_MODE.get()
+        if is_on_host and not is_recorded:
+            return grads
+        # Nothing of arrays is done to what is none.
+        arrays = [place for place, index in enumerate(edges) if index not in self._values]
+        if not is_on_host:
+            grads = tuple(
+                [values.given_on_device(grad, self.device) if at in arrays else grad for at, grad in enumerate(grads)]
+            )
+        return self._guard_arrays(grads, given, arrays) if is_recorded else grads
+
+    def _one_for_each_argument(self, result: Any, rule: str) -> tuple[Any, ...]:
+        """Return the gradients that backward has returned, one for each leaf of the arguments; raise if it has not."""
         grads = tuple(result) if self._is_for_each_argument(result) else (result,)
         if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
             grads = grads[: self._arguments]
         if len(grads) != self._arguments:
             raise self._count_error(len(grads), rule)
-        if self._argument_trees is not None:
-            grads = self._leaves_like_arguments(grads, rule)
-        edges = self._argument_edges
-        for index, grad in enumerate(grads):
-            if grad is None:
-                continue
-            if index not in edges:
-                raise InvalidGradientError(
-                    f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward, "
-                    "which was no tensor: return None there"
-                )
-            if grad.__class__ is np.ndarray or index in self._values:
-                continue
-            if not (isinstance(grad, (TensorBase, np.ndarray, np.generic)) or values.is_device_array(grad)):
-                raise GradientTypeError(
-                    f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward: "
-                    "return a tensor, an array or None"
-                )
-        if len(edges) != len(grads):
-            grads = tuple([grads[index] for index in edges])
-        # Nothing of arrays is done to what is none.
-        arrays = [place for place, index in enumerate(edges) if index not in self._values]
-        if self.device is not None and not self.device.has_host_arrays:
-            grads = tuple(
-                [values.given_on_device(grad, self.device) if at in arrays else grad for at, grad in enumerate(grads)]
-            )
-        return self._guard_arrays(grads, given, arrays) if is_grad_enabled() else grads
+        return grads if self._argument_trees is None else self._leaves_like_arguments(grads, rule)
 
     def _is_for_each_argument(self, result: Any) -> bool:
         """Tell whether backward returned a sequence with a gradient for each argument, and not one gradient.

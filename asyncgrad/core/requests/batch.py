@@ -79,18 +79,14 @@ class BatchOwner:
 class _Place:
     """The place of one caller in a batch."""
 
-    __slots__ = ("_given", "backward", "future", "item", "node", "since")
+    __slots__ = ("backward", "future", "given", "item", "node", "since")
 
     def __init__(self, item: Any, future: asyncio.Future[Any], since: float) -> None:
         self.item, self.future, self.since = item, future, since
         self.backward = calling_backward()
         self.node: Any = CURRENT_NODE.get()
-        self._given = URGENCY.get()
-
-    @property
-    def urgency(self) -> Urgency:
-        """How urgent the caller is."""
-        return urgency_of(self.backward, self._given)
+        #: How urgent the callers are for whom this one works, if any.
+        self.given: Urgency | None = URGENCY.get()
 
 
 def make_context() -> Context:
@@ -191,7 +187,7 @@ class Batch:
         try:
             if place.backward is not None and place.backward.observed_steps is not None:
                 tell_profiles(self)
-            return await _answer_of(place, self)
+            return await place.future
         except GeneratorExit:
             # The coroutine is being closed, in any thread: nothing may be awaited.
             if (task := self._leave(place)) is not None:
@@ -211,7 +207,7 @@ class Batch:
         self._calls += 1
         if self._owner.scheduler is None and (scheduler := _scheduler_of(place.backward, self.loop)) is not None:
             self._schedulers.add(scheduler)
-        if len(self) == self._owner.max_size:
+        if len(self._places) == self._owner.max_size:
             self._send("full")
         return place
 
@@ -298,7 +294,9 @@ class Batch:
         if self.is_closed:
             return
         self._close()
-        self._context.run(URGENCY.set, most_urgent(place.urgency for place in self._places))
+        # Most callers are of few backward passes.
+        callers = {(place.backward, place.given) for place in self._places}
+        self._context.run(URGENCY.set, most_urgent(urgency_of(*caller) for caller in callers))
         name = f"a request of {self._owner.name}"
         self._task = EagerTask(self._run(reason), loop=self.loop, context=self._context, name=name, on_end=self._end)
         self._owner.running.add(self._task)
@@ -316,9 +314,11 @@ class Batch:
         places = list(self._places)
         try:
             found = await self._owner.function([place.item for place in places])
+            waiting = self._places
             for place, result in zip(places, self._results_of(found, places), strict=True):
-                if place in self._places and not place.future.done():
-                    place.future.set_result(result)
+                future = place.future
+                if place in waiting and not future.done():
+                    future.set_result(result)
             self._places.clear()
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             # As if each caller had awaited the request itself. The loop raises the last two.
@@ -408,16 +408,7 @@ def _scheduler_of(backward: GraphTask | None, loop: asyncio.AbstractEventLoop) -
     return scheduler if scheduler is not None and scheduler.loop is loop else None
 
 
-async def _answer_of(place: _Place, batch: Batch) -> Any:
-    """Wait for the result of one caller; `describe_running` finds `batch` here."""
-    try:
-        return await place.future
-    finally:
-        # As in `Batch.ask`.
-        del place, batch
-
-
-NAMED_WAITS[_answer_of.__code__] = "batch"
+NAMED_WAITS[Batch.ask.__code__] = "self"
 
 
 def _copy(error: BaseException) -> BaseException:

@@ -207,6 +207,9 @@ class CompiledExecutor:
         """Return False: a function may go on after each NodeTask."""
         return False
 
+    def prepare_to_wait(self) -> None:
+        """Do nothing: no node overlaps one that waits."""
+
     def ready(self) -> list[Node]:
         """Return the nodes that have been reached; from any thread."""
         if self._coroutine is None and self._results is None:
@@ -423,6 +426,9 @@ class CompilingExecutor:
     def is_waiting(self) -> bool:
         """Return False: nothing has begun."""
         return False
+
+    def prepare_to_wait(self) -> None:
+        """Do nothing: no node runs yet."""
 
     def ready(self) -> list[Node]:
         """Return the root, which waits; from any thread."""

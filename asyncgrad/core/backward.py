@@ -684,8 +684,11 @@ def _plain_start(root: TensorBase, gradient: Any) -> tuple[list[Edge], list[Any]
 
     That is a result whose node has no hooks, and starts from an array that fits, or from 1 where it is one real number.
     """
-    node, data = root._grad_fn, root._data
-    if node is None or root._view is not None or node.meta is not None or data.__class__ is not np.ndarray:
+    node = root._grad_fn
+    # What a Value has is no array: it is asked for none.
+    if node is None or root._view is not None or node.meta is not None or root._value_metadata is not None:
+        return None
+    if root._data.__class__ is not np.ndarray:
         return None
     if gradient is None:
         if node.shape != () or node.dtype.kind != "f":

@@ -38,6 +38,12 @@ DIFFERENCES = (
         r"numpy\.apply_along_axis|scipy\.integrate\.trapezoid", "raised", "masked arrays", "a tensor has no mask"
     ),
     Difference(
+        r"numpy\.matvec",
+        "raised",
+        "`np.matvec` beside an array of objects",
+        "a tensor holds numbers",
+    ),
+    Difference(
         r"numpy\.choose",
         "not-raised",
         "`np.choose` with a read-only `out=`",

@@ -96,9 +96,9 @@ async def test_what_cannot_be_done_now_is_told_with_the_status_for_it(framework,
             await post(2)
             learner.model.open()
             assert (await first).status_code == 200
-            learner._timeout = 1e-9
+            learner._predictions.timeout = 1e-9
             await post(3)
-            learner._timeout = None
+            learner._predictions.timeout = None
             with monkeypatch.context() as patch:
                 failing_disk(patch, times=1)
                 await post(4)

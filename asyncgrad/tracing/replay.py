@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from math import prod
-from threading import get_ident
 from typing import Any, final
 
 import numpy as np
@@ -14,7 +13,7 @@ from ..core.graph.cost import LARGE, estimated_seconds
 from ..core.graph.leaf import gradient_edge, gradient_places
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
-from ..core.graph.node import LEAF_ORDER, MAIN_THREAD, next_order
+from ..core.graph.node import LEAF_ORDER
 from ..core.graph.saved import check_version, released_error
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE
@@ -85,15 +84,7 @@ class ReplayNode(HandwrittenNode):
         self, lease: Lease, recompute: Recompute, arguments: Sequence[Any], outputs: Sequence[np.ndarray]
     ) -> None:
         variant = lease.variant
-        nodes, input_nrs = gradient_places([arguments[index] for index in variant.wanted])
-        # Each call makes one: this is `_connect_places`, without calls.
-        self.next_nodes, self.input_nrs = tuple(nodes), tuple(input_nrs)
-        for node in nodes:
-            if node is not None:
-                node.has_parent = True
-        self.order = next_order()
-        if (thread := get_ident()) != MAIN_THREAD:
-            self.foreign_thread = thread
+        self._connect_places(*gradient_places([arguments[index] for index in variant.wanted]))
         self.meta = None
         self.device: Any = arguments[variant.wanted[0]]._device
         self._metadata: tuple[InputMetadata | None, ...] = ()
@@ -352,9 +343,7 @@ def recorded_node(
 ) -> ReplayNode:
     """Return a new node on which the outputs of a program may hang."""
     node = ReplayNode(lease, recompute, arguments, outputs)
-    mode = GRAD_MODE.get()
-    if mode is not True and mode is not False:
-        mode.created(node)
+    _tell_of(node)
     return node
 
 

@@ -123,7 +123,7 @@ class NodeTask:
                 self.grads[:] = unheld(self.grads)
             keeps_answer = node.is_memoized and graph_task.until_success and not graph_task.create_graph
             if keeps_answer or isinstance(node, Leaf) or has_custom_run(node.device):
-                outputs = await self._run_apart()
+                outputs = await self._run_apart(keeps_answer)
             else:
                 outputs = self._call_body()
                 if outputs.__class__ is CoroutineType and self.group is not None:
@@ -198,7 +198,7 @@ class NodeTask:
                 await self._call_node_hook(hook, grads)
         return True
 
-    async def _run_apart(self) -> list[Any]:
+    async def _run_apart(self, keeps_answer: bool) -> list[Any]:
         """Run the body of a leaf, one that a device runs in its way, or one whose answers are kept.
 
         Return a list of its gradients, each as the next node's input takes it.
@@ -207,7 +207,7 @@ class NodeTask:
         if isinstance(node, Leaf):
             await self._accumulate(node)
             return []
-        if node.is_memoized and graph_task.until_success and not graph_task.create_graph:
+        if keeps_answer:
             return await self._run_memoized()
         group = None if node.is_async or graph_task.create_graph or self.is_sent else self.group
         body = Body(node, self._take_grads(), group, graph_task.reentrant_depth)

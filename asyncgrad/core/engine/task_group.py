@@ -135,6 +135,7 @@ class NodeTaskGroup:
     __slots__ = (
         "__weakref__",
         "_cancels_before",
+        "_finished",
         "_graph_task",
         "_is_awake",
         "_loop",
@@ -142,7 +143,6 @@ class NodeTaskGroup:
         "_raised",
         "_scheduler",
         "_wake",
-        "finished",
         "mailbox",
         "running",
     )
@@ -153,7 +153,7 @@ class NodeTaskGroup:
         #: For NodeTasks and bodies that run in other threads.
         self.mailbox: Mailbox = Mailbox(loop)
         #: Those that have ended, whose gradients the driver has yet to `collect`.
-        self.finished: deque[EagerTask] = deque()
+        self._finished: deque[EagerTask] = deque()
         self._wake: OneShotEvent | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
         self.running: dict[EagerTask, Node | None] = {}
@@ -236,11 +236,10 @@ class NodeTaskGroup:
             del task
 
     def _on_end(self, task: EagerTask) -> None:
-        self.finished.append(task)
+        self._finished.append(task)
         if self._graph_task.has_error:
             self._mark_ended(task)
-        if self._wake is not None and not self._is_awake:
-            self._wake_driver()
+        self._wake_driver()
 
     def _mark_ended(self, task: EagerTask) -> None:
         """Note the end of a NodeTask after a failure, when `collect` is not called any more."""
@@ -282,7 +281,7 @@ class NodeTaskGroup:
         depth = self._graph_task.reentrant_depth
         self._graph_task.executor.prepare_to_wait()
         try:
-            if self.finished:
+            if self._finished:
                 self._is_awake = True
                 self._scheduler.wake(depth)
             else:
@@ -309,7 +308,7 @@ class NodeTaskGroup:
 
     def collect(self) -> None:
         """Give the gradients of the NodeTasks that have ended to the executor; raise the first error among them."""
-        graph_task, finished = self._graph_task, self.finished
+        graph_task, finished = self._graph_task, self._finished
         while finished:
             task = finished.popleft()
             graph_task.executor.node = node = self.running.pop(task)
@@ -366,14 +365,14 @@ class NodeTaskGroup:
         is_closed = isinstance(error, GeneratorExit) and error is not self._raised
         # The traceback of the error refers to this object: leave no cycle.
         self._raised = None
-        for ended in self.finished:
+        for ended in self._finished:
             self._mark_ended(ended)
         try:
             # A driver that is being closed may not await: its loop is gone.
             if not is_closed:
                 await self._cancel_all(error)
         finally:
-            self.finished.clear()
+            self._finished.clear()
             # Nothing is left here unless the driver is closed, or was closed during that wait.
             self._close_all(error)
 
@@ -411,7 +410,7 @@ class NodeTaskGroup:
                 task.cancel()
 
         def have_ended() -> bool:
-            self.finished.clear()
+            self._finished.clear()
             return all(task.done() for task in self.running)
 
         interrupted = await wait_through_cancellation(have_ended, self.wait)

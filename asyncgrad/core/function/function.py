@@ -600,11 +600,9 @@ class FunctionNode(SavingNode):
 
     def release_variables(self) -> None:
         """Release the saved tensors, and what the Function releases itself."""
-        ctx, release = self.ctx, self.function._release
-        if ctx._saved:
-            ctx._saved = None
-        if release is not None:
-            release(ctx)
+        super().release_variables()
+        if self.function._release is not None:
+            self.function._release(self.ctx)
 
     def compiled_args(self, args: CompiledArgs) -> None:
         """Collect what every node collects, the Function, and the settings of its context."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import weakref
 from sys import getrefcount
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
-
-import numpy as np
 
 from ...errors import ArgumentTypeError, GraphError, RequiresGradError
 from ..arrays.tensor_base import TensorBase
 from ..settings.arguments import describe
-from ..settings.context import CURRENT_STREAMS, RECORDING
+from ..settings.context import CURRENT_STREAMS
 from .creation import announce
 from .grad_journal import Change, FirstGrads, GradChange, change_grad, may_take
 from .lowering import BodySource
 from .naming import outline
-from .node import LEAF_ORDER, MAIN_THREAD, Edge, GradientEdge, Node, NodeMeta
+from .node import LEAF_ORDER, Edge, GradientEdge, Node, NodeMeta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,8 +136,7 @@ class AccumulateGrad(Leaf):
         self.variable = variable
         self.next_nodes = self.input_nrs = ()
         self.order = LEAF_ORDER
-        if (thread := get_ident()) != MAIN_THREAD:
-            self.foreign_thread = thread
+        self._note_thread()
         self.shape = data.shape
         self.dtype: Any = data.dtype
         self.device: Any = variable._device
@@ -208,16 +204,7 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change
             first = FirstGrads()
             changes.append(first)
         # Counted before the call of `give`, which adds a reference to the array.
-        sole = getrefcount(grad) <= _SOLE and grad.dtype is leaf.dtype
-        if sole and not (
-            # What `may_take` asks first, without a call for each leaf.
-            grad.__class__ is np.ndarray
-            and (flags := grad.flags).owndata
-            and flags.c_contiguous
-            and flags.writeable
-            and variable._data.flags.c_contiguous
-        ):
-            sole = may_take(grad, variable._data)
+        sole = getrefcount(grad) <= _SOLE and grad.dtype is leaf.dtype and may_take(grad, variable._data)
         if not first.give(variable, grad, sole):
             leaf.accumulate(grad, changes, listed)
 
@@ -296,21 +283,11 @@ def gradient_places(tensors: Sequence[TensorBase]) -> tuple[list[Node | None], l
     """
     nodes: list[Node | None] = []
     input_nrs: list[int] = []
-    is_announced = RECORDING.get() is not True
     for tensor in tensors:
         meta = tensor._meta
         if tensor._grad_fn is None and tensor._view is None and meta is not None and meta.requires_grad:
+            nodes.append(accumulator(tensor, meta))
             input_nrs.append(0)
-            if is_announced or tensor._value_metadata is not None:
-                nodes.append(accumulator(tensor, meta))
-                continue
-            # As `accumulator`, without a call for each.
-            reference = meta.accumulator
-            node: Leaf | None = None if reference is None else reference()
-            if node is None:
-                node = AccumulateGrad(tensor)
-                meta.accumulator = weakref.ref(node)
-            nodes.append(node)
         else:
             edge = gradient_edge(tensor)
             nodes.append(None if edge is None else edge.node)

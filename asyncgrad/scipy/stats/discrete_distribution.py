@@ -180,7 +180,12 @@ class DiscreteDistribution(UnivariateDistribution):
             ArgumentError: a parameter is no single number.
         """
         check_plain(func, self.name)
-        parameters = self._parameters("expect", (*args, loc), {})
+        numbers, probabilities = self._outcomes(self._parameters("expect", (*args, loc), {}), lb, ub)
+        value = np.sum(probabilities * (numbers if func is None else func(numbers)))
+        return asarray(value / np.sum(probabilities) if conditional else value)
+
+    def _outcomes(self, parameters: Sequence[Any], lb: float | None, ub: float | None) -> tuple[Any, Any]:
+        """Return the whole numbers between two bounds, each None for that of the support, and their probabilities."""
         bare = [np.asarray(raw(one)) for one in parameters]
         if any(one.size != 1 for one in bare):
             raise ArgumentError(f"scipy.stats.{self.name}.expect takes parameters that are single numbers")
@@ -189,9 +194,7 @@ class DiscreteDistribution(UnivariateDistribution):
         first = first if lb is None else max(first, float(raw(asarray(lb))))
         last = last if ub is None else min(last, float(raw(asarray(ub))))
         numbers = np.ceil(first) + np.arange(self._count(np.ceil(first), np.floor(last)))
-        probabilities = self.pmf(numbers, *parameters)
-        value = np.sum(probabilities * (numbers if func is None else func(numbers)))
-        return asarray(value / np.sum(probabilities) if conditional else value)
+        return numbers, self.pmf(numbers, *parameters)
 
     def _of_scipy(self, method: str, q: Any, args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
         shapes, moves = self._split(method, args, kwds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -13,7 +13,6 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from .discrete_distribution import DiscreteDistribution
-from .distribution import check_plain
 
 __all__ = ["poisson_binom"]
 
@@ -100,28 +99,13 @@ class PoissonBinomial(DiscreteDistribution):
         found = getattr(scipy_stats.poisson_binom, method)(raw(floating(q)), np.stack([raw(p) for p in shapes], -1))
         return self._checked(self._moved_and_scaled(asarray(found), moves), shapes, moves)
 
-    def expect(
-        self,
-        func: Callable[[Any], Any] | None = None,
-        args: Sequence[Any] = (),
-        loc: Any = 0,
-        lb: Any = None,
-        ub: Any = None,
-        conditional: bool = False,
-        maxcount: int | None = None,
-        tolerance: float | None = None,
-        chunksize: int | None = None,
-    ) -> Tensor:
-        """Return the mean of a function of the variable; arguments as for other families, `args` is `(p,)`."""
-        check_plain(func, self.name)
-        *shapes, loc = self._parameters("expect", (*args, loc), {})
+    def _outcomes(self, parameters: Sequence[Any], lb: float | None, ub: float | None) -> tuple[Any, Any]:
+        *shapes, loc = parameters
         if any(np.ndim(one) for one in shapes):
             raise ArgumentError(f"scipy.stats.{self.name}.expect takes p of shape (n,)")
         numbers = np.arange(len(shapes) + 1.0) + raw(loc)
         is_counted = (numbers >= (-np.inf if lb is None else lb)) & (numbers <= (np.inf if ub is None else ub))
-        numbers, probabilities = numbers[is_counted], self._probabilities(shapes)[is_counted]
-        value = np.sum(probabilities * (numbers if func is None else func(numbers)))
-        return asarray(value / np.sum(probabilities) if conditional else value)
+        return numbers[is_counted], self._probabilities(shapes)[is_counted]
 
     def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
         """Return draws of SciPy's, whole numbers, which have no derivative.

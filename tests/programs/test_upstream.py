@@ -56,7 +56,7 @@ def test_the_page_lists_what_differs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("library", "calls", "functions"), [(np, 600, 100), (scipy, 500, 60)])
 def test_what_differs_in_a_librarys_own_tests_has_a_reason(
     tmp_path: Path, library: Any, calls: int, functions: int

@@ -77,9 +77,19 @@ class NewLoops:
     def make(self, kind: str) -> asyncio.AbstractEventLoop:
         """Return a new loop of a kind."""
         loop = _FACTORIES[kind]()
-        loop.set_exception_handler(lambda _, problem: self._problems.append(problem))
+        loop.set_exception_handler(self._note)
         self._loops.append(loop)
         return loop
+
+    def _note(self, loop: asyncio.AbstractEventLoop, problem: dict[str, Any]) -> None:
+        """Keep what an exception handler is told; where the test has taken too long, end its loop.
+
+        A signal says so, whose handler raises. uvloop waits on, as asyncio does where a callback is interrupted: they
+        tell their exception handler.
+        """
+        self._problems.append(problem)
+        if isinstance(problem.get("exception"), pytest.fail.Exception):
+            loop.stop()
 
     def begin(self) -> None:
         """Put asyncio's own loops into debug mode, which the plugin that runs a test has switched off."""

@@ -15,7 +15,7 @@ from asyncgrad import nn, optim
 from asyncgrad.tracing import masked_calls
 from asyncgrad.tracing.inner_loops import inner_loop
 from asyncgrad.tracing.runner import runner
-from tests.support.sampling import some
+from tests.support.sampling import SHARE, some
 from tests.tracing.running import bits, compiled, grads_of, same_in_one_program
 
 pytest.importorskip("llvmlite")
@@ -72,7 +72,7 @@ def numbers(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.n
 @pytest.mark.parametrize("backend", ["table", "runner", "fused"])
 def test_a_call_with_a_mask_has_the_bits_of_numpy(ufunc, backend):
     every = list(itertools.product("fd", [(4, 33), (2, 3, 5), (200,), (0,)], LAYOUTS, LAYOUTS))
-    for kind, shape, layout, of_mask in some(every, of=f"{ufunc.__name__} {backend}"):
+    for kind, shape, layout, of_mask in some(every, SHARE / 2, of=f"{ufunc.__name__} {backend}"):
         rng = np.random.default_rng(0)
         dtype = ufunc.resolve_dtypes((np.dtype(kind),) * ufunc.nin + (None,))[-1]
         function = masked(ufunc, dtype.char)

@@ -26,6 +26,7 @@ from tests.support.failing import Trouble
 from tests.support.graphs import nodes_below
 from tests.support.leaves import leaf
 from tests.support.loops import one_loop
+from tests.support.sampling import cases
 from tests.support.turns import one_turn
 
 UNTIL: Any = "until_success"
@@ -180,7 +181,7 @@ def no_workers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("tries", [try_anew, try_again])
-@pytest.mark.parametrize("times", [240, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
+@pytest.mark.parametrize("times", [240, pytest.param(cases(10_000), marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
 @one_loop
 @pytest.mark.usefixtures("no_workers")
 async def test_backward_passes_that_fail_and_are_tried_again_leave_nothing(times: int, tries: Callable[..., Any]):

@@ -104,13 +104,13 @@ pytest test-compiled test-lowest: export OPENBLAS_NUM_THREADS ?= 1
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
-# A test that is not sampled is run with 3 of its cases, which have all been run otherwise.
+# A test that is not sampled is run with 2 of its cases, which have all been run otherwise.
 # Without the tests of what runs no backward: the source, the package, the benchmarks' tables, the source of kernels;
 # and without the examples, which take a minute, and whose models the other tests train too.
 COMPILED_CASES ?= $(or $(ASYNCGRAD_CASES),0.1)
 
 test-compiled: $(VENV)/.dev
-	ASYNCGRAD_CASES=$(COMPILED_CASES) ASYNCGRAD_MOST=3 ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
+	ASYNCGRAD_CASES=$(COMPILED_CASES) ASYNCGRAD_MOST=2 ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
 		--ignore-glob='tests/house/test_architecture.py' --ignore-glob='tests/house/test_house_rules.py' \
 		--ignore-glob='tests/programs/test_packaging.py' --ignore-glob='tests/programs/test_benchmark_*.py' \
 		--ignore-glob='tests/house/test_facades.py' --ignore-glob='tests/programs/test_examples.py' \

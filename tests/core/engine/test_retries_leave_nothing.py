@@ -181,7 +181,9 @@ def no_workers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("tries", [try_anew, try_again])
-@pytest.mark.parametrize("times", [240, pytest.param(cases(10_000), marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
+@pytest.mark.parametrize(
+    "times", [240, pytest.param(cases(10_000), marks=[pytest.mark.slow, pytest.mark.timeout(300)], id="10_000")]
+)
 @one_loop
 @pytest.mark.usefixtures("no_workers")
 async def test_backward_passes_that_fail_and_are_tried_again_leave_nothing(times: int, tries: Callable[..., Any]):

@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pytest
 
 import asyncgrad as ag
 from tests.core.engine.locking import is_at_rest
@@ -112,11 +111,10 @@ class Drawn:
 
 
 @each_order
-@pytest.mark.parametrize("start", [0, 10_000, 20_000])
-def test_rows_of_any_graph_have_the_bits_of_rows_one_by_one_also_after_a_cancellation(order, start):
+def test_rows_of_any_graph_have_the_bits_of_rows_one_by_one_also_after_a_cancellation(order):
     async def main():
         random = randomness()
-        seed = start + random.randrange(10_000)
+        seed = random.randrange(30_000)
         expected = await Drawn(seed, Log(lambda: 0)).rows(concurrency=1)
         drawn, concurrency = Drawn(seed, Log(lambda: random.randrange(4))), random.choice([None, 2, 3])
         task = asyncio.ensure_future(drawn.rows(concurrency=concurrency, retain_graph=True))

@@ -109,7 +109,7 @@ class CriticalPath(OnEachLoop):
         self.x = ag.tensor(1.0, requires_grad=True)
 
     def gradients(self) -> list[Array]:
-        """Return the gradient of the leaf: the number of paths, which is counted layer by layer for the critical path."""
+        """Return the gradient of the leaf: the number of paths, counted layer by layer for the critical path."""
         if self.peer == "asyncgrad":
             assert self.x.grad is not None
             return [self.x.grad.numpy()]

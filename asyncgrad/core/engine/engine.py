@@ -90,6 +90,8 @@ class Engine:
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release
         )
+        # The executor has the gradients now, and may be the only one that refers to them.
+        del start, grads
         try:
             if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
                 captured = await _drive_with_permit_lent(permit, graph_task)

@@ -724,8 +724,6 @@ def _own_gradient(gradient: Any, device: Any, create_graph: bool) -> Any:
 
     An array of a device is taken as it is: a copy is a launch there, which nearly all would pay for nothing.
     """
-    if gradient.__class__ is np.ndarray and not create_graph:
-        return values.own_copy(gradient)
     if not isinstance(values.raw(gradient), np.ndarray):
         return values.wrap(gradient, device) if create_graph else values.raw(gradient)
     return values.wrap(private_copy(gradient), device) if create_graph else private_copy(values.raw(gradient))

@@ -71,8 +71,8 @@ class ByHand:
             for index in itertools.chain.from_iterable(layer):
                 self._uses[below][index] += 1
         async with asyncio.TaskGroup() as self._group:
-            for depth, layer in enumerate(self._uses):
-                for index, uses in enumerate(layer):
+            for depth, counts in enumerate(self._uses):
+                for index, uses in enumerate(counts):
                     if not uses:
                         self._grads[depth][index] = 1.0
                         self._group.create_task(self._run_node(depth, index))

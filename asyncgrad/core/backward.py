@@ -169,6 +169,8 @@ async def backward(
         accumulate=True,
         inputs=() if wanted is None else _input_edges(wanted, structure),
     )
+    # So that the node of a root has the only reference to its gradient, which a user's body else gets a copy of.
+    del grads
     training_steps = TRAINING_STEPS.get()
     await (_in_training_steps(training_steps, run) if training_steps else run)
 
@@ -642,7 +644,7 @@ def _check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool
                 f"root {index} ({_label(root)}) does not require grad and has no grad_fn: "
                 "compute it from a tensor made with requires_grad=True, outside of no_grad()"
             )
-        if gradient is not None and _clearly_fits(gradient, edge.node):
+        if gradient is not None and _clearly_fits(gradient, edge):
             grads.append(_own_gradient(gradient, edge.node.device, create_graph))
             edges.append(edge)
             continue
@@ -727,16 +729,19 @@ def _own_gradient(gradient: Any, device: Any, create_graph: bool) -> Any:
     return values.wrap(private_copy(gradient), device) if create_graph else private_copy(values.raw(gradient))
 
 
-def _clearly_fits(gradient: Any, node: Node) -> bool:
+def _clearly_fits(gradient: Any, edge: Edge) -> bool:
     """Tell whether a gradient certainly fits, as nearly all do; False means that it must be checked."""
-    if node.meta is not None:
+    node: Any = edge.node
+    # What a plain node says of itself, a user's says of each of its outputs.
+    slot = node if node.meta is None else node.input_metadata[edge.input_nr]
+    if slot.__class__ is not InputMetadata and slot is not node:
         return False
-    device = node.device
+    device = slot.device
     if isinstance(gradient, TensorBase):
         array, is_there = gradient._data, device is gradient._device
     else:
         array, is_there = gradient, gradient.__class__ is np.ndarray and (device is None or device.has_host_arrays)
-    return is_there and array.shape == node.shape and array.dtype is node.dtype
+    return is_there and array.shape == slot.shape and array.dtype is slot.dtype
 
 
 def _make_implicit_gradient(index: int, root: Root, metadata: InputMetadata) -> Any:

@@ -109,7 +109,7 @@ class _Batch:
             edges, grads = self._start([batch[index] for batch in self._batches])
         self.edges = edges
         self.inputs = self.inputs or self._find_inputs()
-        return await Engine.execute(
+        run = Engine.execute(
             edges,
             grads,
             keep_graph=keep_graph,
@@ -117,6 +117,9 @@ class _Batch:
             accumulate=False,
             inputs=self.inputs,
         )
+        # As in `backward`.
+        del grads
+        return await run
 
 
 def _check_batches(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:

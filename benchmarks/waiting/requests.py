@@ -34,8 +34,44 @@ class Asking(ag.Function):
 
 
 @final
+class ByHand:
+    """The same by hand: a task for each chain of rules; what is asked for in one turn of the loop is one request."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._asked: list[tuple[Array, asyncio.Future[Array]]] = []
+
+    async def run(self) -> Array:
+        """Return the gradient of the leaf."""
+        self._loop = asyncio.get_running_loop()
+        found = await asyncio.gather(*(self._run_chain() for _ in range(RULES // self._depth)))
+        total: Array = sum(found[1:], start=found[0])
+        return total
+
+    async def _run_chain(self) -> Array:
+        grad = np.ones(SIZE)
+        for _ in range(self._depth):
+            answer: asyncio.Future[Array] = self._loop.create_future()
+            self._asked.append((grad, answer))
+            if len(self._asked) == 1:
+                self._loop.call_soon(self._send)
+            grad = await answer
+        return grad
+
+    def _send(self) -> None:
+        asked, self._asked = self._asked, []
+        # asyncio itself holds tasks weakly.
+        self._request = self._loop.create_task(self._answer(asked))
+
+    async def _answer(self, asked: list[tuple[Array, asyncio.Future[Array]]]) -> None:
+        await asyncio.sleep(SECONDS)
+        for grad, answer in asked:
+            answer.set_result(grad / 2.0)
+
+
+@final
 class Requests(OnEachLoop):
-    """The backward; the waits of as many requests as rules lie one beneath another; those as the loop makes them."""
+    """The backward; the waits of as many requests as rules lie one beneath another; the same by hand (the floor)."""
 
     title = f"{RULES} rules of {1000 * SECONDS:.0f} ms at depth {{}} by @ag.batched, on {{}}"
     params = (("asyncgrad", "requests", "floor"), (1, 4), LOOPS)
@@ -45,6 +81,7 @@ class Requests(OnEachLoop):
         self.peer, self.depth = peer, depth
         self.x = ag.tensor(np.ones(SIZE), requires_grad=True)
         self.backward_passes = self.requests = 0
+        self.found: Array = np.zeros(SIZE)
 
         @ag.batched
         async def halve(grads: list[Any]) -> list[Any]:
@@ -60,6 +97,8 @@ class Requests(OnEachLoop):
         Raises:
             AssertionError: there were more requests than rules lie one beneath another.
         """
+        if self.peer == "floor":
+            return [self.found]
         if self.peer != "asyncgrad":
             return [np.full(SIZE, RULES // self.depth * 0.5**self.depth)]
         fewest = self.backward_passes * self.depth
@@ -86,8 +125,7 @@ class Requests(OnEachLoop):
         if self.peer == "requests":
             return self.depth * SECONDS
         if self.peer == "floor":
-            for _ in range(self.depth):
-                await asyncio.sleep(SECONDS)
+            self.found = await ByHand(self.depth).run()
         else:
             self.backward_passes += 1
             await ag.backward(self.ends, [np.ones(SIZE)] * len(self.ends))

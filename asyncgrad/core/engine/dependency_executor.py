@@ -196,7 +196,7 @@ class DependencyExecutor:
             except AddingSignal:
                 outputs = node.plan.run_here(node, grad, release)
             del grad
-            self.end_turn(node, outputs)
+            self._end(node, outputs, False)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
             if clock() > deadline:
@@ -259,13 +259,18 @@ class DependencyExecutor:
             node: the node whose body has ended.
             outputs: the gradients for its edges; None where its body did not run.
         """
+        meta = node.meta
+        # A NodeTask has made them fit; a post-hook may have written into them since.
+        self._end(node, outputs, meta is not None and not meta.post_hooks)
+
+    def _end(self, node: Node, outputs: tuple[Any, ...] | None, fits: bool) -> None:
         if self._at_suspension is not None:
             self.prepare_to_wait()
         self._in_flight.discard(node)
         if outputs is not None:
             deliver = self._deliver_there if several_devices[0] else self.deliver
             for edge, grad in enumerate(outputs):
-                deliver(node, edge, grad)
+                deliver(node, edge, grad, fits)
 
     def mark_ended(self, node: Node) -> None:
         """Note that a node has ended after a failure, when `end_turn` is not called any more."""
@@ -278,8 +283,15 @@ class DependencyExecutor:
     def recheck(self) -> None:
         """Do nothing: changes at a node are found when its turn comes."""
 
-    def deliver(self, node: Node, edge: int, grad: Any) -> None:
-        """Deliver a gradient, which may be None, along one edge."""
+    def deliver(self, node: Node, edge: int, grad: Any, fits: bool = False) -> None:
+        """Deliver a gradient, which may be None, along one edge.
+
+        Args:
+            node: the node whose gradient it is.
+            edge: the number of the edge.
+            grad: the gradient.
+            fits: whether it has the metadata of the input that the edge leads to.
+        """
         target = node.next_nodes[edge]
         if target is None:
             return
@@ -287,7 +299,7 @@ class DependencyExecutor:
             self._early.append((node, edge, grad))
             return
         input_nr = node.input_nrs[edge]
-        if grad is not None:
+        if grad is not None and not fits:
             grad = conform(node, edge, target, input_nr, grad)
         dependencies = self._dependencies
         left = dependencies.get(target, 0) - 1
@@ -310,12 +322,12 @@ class DependencyExecutor:
         if not left:
             self._ready.push(target, target)
 
-    def _deliver_there(self, node: Node, edge: int, grad: Any) -> None:
+    def _deliver_there(self, node: Node, edge: int, grad: Any, fits: bool = False) -> None:
         """Do what `deliver` does, while the device of the node at the edge is the current one of its library."""
         target = node.next_nodes[edge]
         with keep_device():
             use_device(None if target is None else target.device)
-            self.deliver(node, edge, grad)
+            self.deliver(node, edge, grad, fits)
 
     def on_suspend(self) -> None:
         """Sum gradients in an order fixed by the graph from here on, since bodies overlap.

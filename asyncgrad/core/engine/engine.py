@@ -75,8 +75,7 @@ class Engine:
             accumulate: whether to run the nodes of `inputs` (leaves accumulate) rather than capture their gradients.
             inputs: limits the backward to the nodes that lead there; empty runs all nodes.
             exit_on_error: whether to complete the task at the first error; this call returns once no body runs then.
-            sums: for leaves whose gradients are added one by one to an earlier sum: that sum, and whether it is the
-                leaf's `.grad`, which the new sum then replaces.
+            sums: by leaf, an earlier sum that its gradients are added to, and whether its `.grad` is to become the new.
         """
         start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
         limits = None
@@ -90,6 +89,7 @@ class Engine:
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release
         )
+        del start, grads  # Now the executor may have the only references to them.
         try:
             if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
                 captured = await _drive_with_permit_lent(permit, graph_task)

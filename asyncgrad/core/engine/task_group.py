@@ -249,7 +249,8 @@ class NodeTaskGroup:
             executor.mark_ended(node)
 
     def _wake_driver(self) -> None:
-        if self._wake is not None and self._wake.set():
+        # Once awake, it collects all that end before it goes on.
+        if not self._is_awake and self._wake is not None and self._wake.set():
             self._is_awake = True
             self._scheduler.wake(self._graph_task.reentrant_depth)
 

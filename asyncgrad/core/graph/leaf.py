@@ -226,8 +226,9 @@ class GraphRoot(Node):
         self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the roots' gradients."""
-        return self._grads
+        """Return the roots' gradients, once: it keeps none of them."""
+        found, self._grads = self._grads, ()
+        return found
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource:
         """Return source that reads the roots' gradients."""

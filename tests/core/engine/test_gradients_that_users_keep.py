@@ -488,6 +488,20 @@ async def test_a_gradient_that_grad_returns_is_copied_only_if_it_is_shared(monke
     assert len(copied) == 2
 
 
+@both_drives
+@pytest.mark.parametrize("count", [1, 3])
+async def test_the_gradient_that_a_root_starts_from_is_copied_once(monkeypatch, drive, count):
+    copied = list[Any]()
+    own_copy = ownership.own_copy
+    monkeypatch.setattr(ownership, "own_copy", lambda array: copied.append(array.shape) or own_copy(array))
+    roots = [calling(leaf(*range(40)), lambda grad: grad * 2.0) for _ in range(count)]
+
+    await backward(drive, roots, [np.ones(40)] * count)
+
+    # What the caller gave, who may write into it; the rules get these copies.
+    assert len(copied) == count
+
+
 def test_what_a_body_on_a_worker_has_returned_is_private_when_it_ends():
     """Until the loop takes it, hooks run there that may write into what the body has kept."""
     kept: list[Any] = []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Mapping
+from operator import methodcaller
 from typing import Any, final
 
 import numpy as np
 
 from ..core.arrays.current_devices import several_devices, steps_on_device
 from ..core.arrays.current_streams import follow_streams
+from ..core.arrays.interception import on_device_of
 from ..core.arrays.one_device import check_one_device
-from ..core.arrays.values import is_device_array, numbers_of
+from ..core.arrays.values import is_device_array, numbers_of, raw
+from ..core.engine.device import moved_to
 from ..core.graph.saved_hooks import prepare_write
 from ..core.settings.arguments import number, whole_number
 from ..core.tensor import Tensor
@@ -26,6 +29,9 @@ __all__ = ["LBFGS"]
 
 #: Below this, the curvature along a step is no information, and the step is not remembered.
 _LEAST_CURVATURE = 1e-10
+
+#: Which entries of the state are whole numbers.
+_COUNTS = frozenset({"n_iter", "func_evals"})
 
 
 @final
@@ -132,13 +138,25 @@ class LBFGS(Optimizer):
         return owner
 
     def _load_state(self, number: int, param: Tensor, state: Mapping[str, Any]) -> dict[str, Any]:
-        size = sum(real_view(one._data).size for one in self.param_groups[0]["params"])
-        direction = state.get("d")
-        if direction is not None and np.shape(direction) != (size,):
-            raise ArgumentError(
-                f"the direction in state_dict has shape {np.shape(direction)}, but the parameters have {size} numbers"
-            )
-        return copy.deepcopy(dict(state))
+        arrays = [real_view(one._data) for one in self.param_groups[0]["params"]]
+        size, dtype = sum(one.size for one in arrays), np.result_type(*(one.dtype for one in arrays))
+
+        def fitted(name: str, value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return [fitted(name, one) for one in value]
+            if isinstance(value, Tensor) or (not is_device_array(value) and hasattr(value, "__array__")):
+                # Of PyTorch's, whose numbers are tensors too.
+                value = raw(value) if isinstance(value, Tensor) else np.asarray(value)
+            if not np.shape(value):
+                return value if value is None else int(value) if name in _COUNTS else float(value)
+            if np.shape(value) != (size,):
+                raise ArgumentError(
+                    f"{name} in state_dict has shape {np.shape(value)}, but the parameters have {size} numbers"
+                )
+            return moved_to(on_device_of(value, methodcaller("astype", dtype)), param._device)
+
+        # PyTorch's "al" has what one iteration leaves for no other.
+        return {name: fitted(name, value) for name, value in state.items() if name != "al"}
 
 
 @final

@@ -423,6 +423,20 @@ class CosineAnnealingWarmRestarts(Schedule):
         last_epoch: the number of the last step; -1 to begin.
 
     Source: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts; I. Loshchilov and F. Hutter, "SGDR" (2016).
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0)
+        >>> schedule = optim.schedule.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+        >>> for epoch in (0.0, 0.5, 1.0, 1.5, 2.0):
+        ...     schedule.step(epoch)
+        ...     print(round(optimizer.param_groups[0]["lr"], 3))
+        1.0
+        0.854
+        0.5
+        0.146
+        1.0
     """
 
     def __init__(
@@ -436,9 +450,29 @@ class CosineAnnealingWarmRestarts(Schedule):
         self.T_0 = whole_number(T_0, "T_0", 1)
         self.T_mult: int = whole_number(T_mult, "T_mult", 1)
         self.eta_min: float = number(eta_min, "eta_min", 0)
+        #: What a call of `step` with a part of an epoch has added to the number of steps.
+        self._part = 0.0
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+    def step(self, epoch: float | None = None) -> None:
+        """Set the rates for the next step of the optimizer.
+
+        Args:
+            epoch: where the schedule is, which need not be a whole number: `epoch + batch / batches` within an epoch.
+                None for one more than before.
+
+        Raises:
+            ArgumentError: `epoch` is below 0.
+            ArgumentTypeError: it is no number.
+        """
+        if epoch is None:
+            super().step()
+            return
+        whole = math.floor(number(epoch, "epoch", 0))
+        self.last_epoch, self._part = whole, float(epoch) - whole
+        self._apply()
+
+    def rate(self, base_lr: float, epoch: float, group: int = 0) -> float:
         """Return the rate on the cosine of the current period."""
         period = self.T_0
         while epoch >= period:
@@ -446,6 +480,30 @@ class CosineAnnealingWarmRestarts(Schedule):
             if self.T_mult == 1:
                 epoch %= period
         return _on_cosine(base_lr, self.eta_min, epoch / period)
+
+    def options(self, base_lr: float, epoch: int, group: int = 0) -> Group:
+        """Return the rate."""
+        return {"lr": self.rate(base_lr, epoch + self._part, group)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs to go on: numbers that can be pickled."""
+        return {**super().state_dict(), "T_cur": self.last_epoch + self._part}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a result of `state_dict`; sets the rates of the optimizer.
+
+        Raises:
+            ArgumentError: as for `Schedule`.
+        """
+        _entry(state_dict, "last_epoch")
+        # PyTorch's counts from the last restart, which was at a whole number.
+        part = number(state_dict.get("T_cur", 0), "T_cur", 0) % 1
+        before, self._part = self._part, part
+        try:
+            super().load_state_dict(state_dict)
+        except ArgumentError:
+            self._part = before
+            raise
 
 
 @final
@@ -825,6 +883,10 @@ class SequentialLR(Schedule):
                 f"{len(self.schedulers)} schedules need {len(self.schedulers) - 1} rising milestones, not "
                 f"{self.milestones}"
             )
+        if last_epoch == -1:
+            # The later schedules have set their own first rates when they were made.
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"]
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -850,6 +912,14 @@ class SequentialLR(Schedule):
         """Return the schedule that is on, and its own number of steps."""
         index = bisect_right(self.milestones, epoch)
         return self.schedulers[index], epoch - (self.milestones[index - 1] if index else 0)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a result of `state_dict`, or from a state of PyTorch's; sets the rates of the optimizer.
+
+        Raises:
+            ArgumentError: as for `Schedule`, or the state is of other schedules.
+        """
+        super().load_state_dict(_loaded_parts(self.optimizer, self.schedulers, self.base_lrs, state_dict))
 
 
 @final
@@ -888,6 +958,35 @@ class ChainedScheduler(Schedule):
         for one in self.schedulers:
             found |= one.options(base_lr, epoch, group)
         return {**found, "lr": self.rate(base_lr, epoch, group)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a result of `state_dict`, or from a state of PyTorch's; sets the rates of the optimizer.
+
+        Raises:
+            ArgumentError: as for `Schedule`, or the state is of other schedules.
+        """
+        super().load_state_dict(_loaded_parts(self.optimizer, self.schedulers, self.base_lrs, state_dict))
+
+
+def _loaded_parts(
+    optimizer: Optimizer, schedules: Sequence[Schedule], base_lrs: Sequence[float], state_dict: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the state of schedules that are combined.
+
+    In PyTorch's state each of them has its own, which it loads.
+    """
+    parts = state_dict.get("_schedulers") if isinstance(state_dict, Mapping) else None
+    if parts is None:
+        return state_dict
+    if len(parts) != len(schedules):
+        raise ArgumentError(f"state_dict is of {len(parts)} schedules, but there are {len(schedules)}")
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for schedule, part in zip(schedules, parts, strict=True):
+        schedule.load_state_dict(part)
+        # A schedule that goes on from the rates must not find those of another one.
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+    return {"last_epoch": state_dict.get("last_epoch", schedules[0].last_epoch), "base_lrs": list(base_lrs)}
 
 
 def _on_cosine(start: float, end: float, share: float) -> float:
@@ -956,27 +1055,49 @@ class SWALR(Schedule):
             raise ArgumentError(f"anneal_strategy must be 'cos' or 'linear', not {anneal_strategy!r}")
         self.anneal_epochs: int = whole_number(anneal_epochs, "anneal_epochs", 0)
         self._strategy = anneal_strategy
+        self.optimizer = _check_optimizer(optimizer, "SWALR")
         #: The rate of each group before the first step, once there was one.
         self._starts: list[float] = []
-        rates = _for_each_group(_check_optimizer(optimizer, "SWALR"), swa_lr, "swa_lr")
+        rates = _for_each_group(optimizer, swa_lr, "swa_lr")
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["swa_lr"] = rate
+        if whole_number(last_epoch, "last_epoch", -1) != -1:
+            self._starts = self._starts_from(last_epoch)
         super().__init__(optimizer, last_epoch)
 
     def step(self) -> None:
         """Set the rates for the next step of the optimizer."""
-        if not self._starts:
+        if self.last_epoch == 0:
             self._starts = self.get_last_lr()
         super().step()
+
+    def options(self, base_lr: float, epoch: int, group: int = 0) -> Group:
+        """Return the rate, between that which the group has when `epoch` is 0 and the last one."""
+        # A SequentialLR asks for these, and calls no `step`.
+        if epoch == 0:
+            self._starts[group : group + 1] = [self.optimizer.param_groups[group]["lr"]]
+        elif not self._starts:
+            self._starts = self._starts_from(epoch)
+        return super().options(base_lr, epoch, group)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the rate between that before the first step and the last one."""
         options = self.optimizer.param_groups[group]
         start = self._starts[group] if group < len(self._starts) else options["lr"]
-        share = min(1.0, epoch / self.anneal_epochs) if self.anneal_epochs else 1.0
-        if self._strategy == "cos":
-            share = (1 - math.cos(math.pi * share)) / 2
+        share = self._share_at(epoch)
         return float(options["swa_lr"] * share + start * (1 - share))
+
+    def _share_at(self, epoch: int) -> float:
+        """Return how much of the way the rate has gone after `epoch` calls of `step`."""
+        share = min(1.0, epoch / self.anneal_epochs) if self.anneal_epochs else 1.0
+        return (1 - math.cos(math.pi * share)) / 2 if self._strategy == "cos" else share
+
+    def _starts_from(self, epoch: int) -> list[float]:
+        """Return the rates before the first step, of which those that the optimizer has are what `epoch` steps made."""
+        share, groups = self._share_at(epoch), self.optimizer.param_groups
+        if share == 1:
+            return [group["lr"] for group in groups]
+        return [(group["lr"] - group["swa_lr"] * share) / (1 - share) for group in groups]
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs to go on: numbers that can be pickled."""
@@ -985,10 +1106,14 @@ class SWALR(Schedule):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a result of `state_dict`; sets the rates of the optimizer.
 
+        A state of PyTorch's does not say where the rates were before the first step: those of the optimizer do, whose
+        own state is loaded before.
+
         Raises:
             ArgumentError: as for `Schedule`.
         """
-        starts = list(_entry(state_dict, "starts"))
+        epoch = whole_number(_entry(state_dict, "last_epoch"), "last_epoch")
+        starts = list(state_dict["starts"]) if "starts" in state_dict else self._starts_from(epoch) if epoch else []
         before, self._starts = self._starts, starts
         try:
             super().load_state_dict(state_dict)

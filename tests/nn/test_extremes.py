@@ -372,6 +372,18 @@ def test_layer_norm_of_constant_or_no_rows_is_zero_or_nothing(rows: int) -> None
     assert gradient(lambda x: nn.layer_norm(x, 4), x).shape == (rows, 4)
 
 
+@pytest.mark.parametrize(
+    "norm",
+    [lambda x: nn.layer_norm(x, 4), lambda x: nn.batch_norm(x, None, None, training=True), lambda x: nn.rms_norm(x, 4)],
+    ids=["layer", "batch", "root mean square"],
+)
+def test_norms_of_no_rows_have_second_derivatives(norm: Callable[[Any], Any]) -> None:
+    x, cotangent = (ag.tensor(np.ones((0, 4)), requires_grad=True) for _ in range(2))
+    (grad,) = sync.grad(norm(x), [x], [cotangent], create_graph=True)
+
+    assert sync.grad(grad, [x], np.ones((0, 4)))[0].shape == (0, 4)
+
+
 def test_layer_norm_keeps_small_differences_of_large_numbers() -> None:
     x = np.array([[4096.0, 4097.0, 4098.0, 4099.0]], np.float32)
 

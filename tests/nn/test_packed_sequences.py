@@ -48,6 +48,15 @@ def test_padding_of_a_list_and_back_is_that_of_pytorch(side: str) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_packed_sequences_are_unpacked_in_the_order_in_which_they_were_given() -> None:
+    parts = [draw(length, 2) for length in (2, 4, 1)]
+
+    for one, other in zip(rnn.unpack_sequence(rnn.pack_sequence(parts, False)), parts, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ArgumentTypeError, match="unpack_sequence takes a PackedSequence, not list"):
+        rnn.unpack_sequence(parts)  # type: ignore[arg-type]  # that is what is refused
+
+
 LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], Callable[[], Any]]] = {
     "RNN": ("RNN", (3, 4), {}, lambda: None),
     "GRU, states": ("GRU", (3, 4, 2), {"bidirectional": True}, lambda: draw(4, 5, 4)),

@@ -52,6 +52,19 @@ def test_a_weight_has_the_norms_that_are_trained_and_the_largest_singular_value_
     assert np.linalg.norm(layer.weight.numpy().reshape(3, -1), 2) == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.parametrize("prefix", ["", "0."])
+def test_a_state_with_the_old_names_of_a_norm_and_a_direction_is_loaded(prefix: str) -> None:
+    layer = parametrizations.weight_norm(nn.Linear(3, 4))
+    norm, direction = np.full((4, 1), 2.0), np.arange(12.0).reshape(4, 3)
+    model = nn.Sequential(layer) if prefix else layer
+    state = {"bias": np.zeros(4), "weight_g": norm, "weight_v": direction}
+    model.load_state_dict({prefix + name: array for name, array in state.items()})
+
+    expected = direction * norm / np.linalg.norm(direction, axis=1, keepdims=True)
+    np.testing.assert_allclose(layer.weight.numpy(), expected, rtol=1e-6)
+    assert sorted(state) == ["bias", "weight_g", "weight_v"]
+
+
 def test_a_parametrized_module_is_copied_mapped_and_differentiated_as_any() -> None:
     model = parametrizations.weight_norm(nn.Linear(3, 4))
     x = np.ones((2, 3))

@@ -89,6 +89,48 @@ def test_a_run_goes_on_from_a_state_dict_as_if_it_had_never_stopped() -> None:
     np.testing.assert_array_equal(param.numpy(), other.numpy())
 
 
+def test_steps_go_on_from_a_state_of_pytorchs_and_lead_to_one() -> None:
+    torch = pytest.importorskip("torch")
+    peer = torch.tensor([-1.0, 2.0, 0.5], dtype=torch.float64, requires_grad=True)
+    param = ag.tensor(np.array([-1.0, 2.0, 0.5]), requires_grad=True)
+
+    def theirs(optimizer: Any) -> None:
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = valley(peer, torch, None, None)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+    def ours(optimizer: optim.LBFGS) -> None:
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = valley(param, np, None, None)
+            sync.backward(loss)
+            return loss
+
+        optimizer.step(closure)
+
+    first, resumed = torch.optim.LBFGS([peer], max_iter=3), optim.LBFGS([param], max_iter=3)
+    theirs(first)
+    with ag.no_grad():
+        param[...] = peer.detach().numpy()
+    resumed.load_state_dict(first.state_dict())
+    theirs(first)
+    ours(resumed)
+
+    np.testing.assert_allclose(param.numpy(), peer.detach().numpy(), rtol=1e-12)
+    state, expected = resumed.state_dict()["state"][0], first.state_dict()["state"][0]
+    assert {name: state[name] for name in ("n_iter", "func_evals")} == {
+        name: expected[name] for name in ("n_iter", "func_evals")
+    }
+    wrong = first.state_dict()
+    wrong["state"][0]["old_dirs"] = [torch.zeros(2)]
+    with pytest.raises(ArgumentError, match=r"old_dirs in state_dict has shape \(2,\), but the parameters have 3 n"):
+        optim.LBFGS([param]).load_state_dict(wrong)
+
+
 def test_a_closure_that_raises_leaves_parameters_and_state_as_they_were() -> None:
     param = ag.tensor([-1.0, 2.0], requires_grad=True)
     optimizer = optim.LBFGS([param])

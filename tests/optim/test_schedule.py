@@ -241,6 +241,52 @@ def test_a_schedule_to_averages_begins_where_another_one_has_left_off() -> None:
         schedule.SWALR(optimizer, 0.05, anneal_strategy="exp")
 
 
+@pytest.mark.parametrize("strategy", ["cos", "linear"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_schedule_to_averages_goes_on_from_pytorchs_state_or_its_last_epoch(strategy: str) -> None:
+    torch = pytest.importorskip("torch")
+    groups = [{"params": [torch.ones(1, requires_grad=True)], "lr": rate} for rate in RATES]
+    peer, options = torch.optim.SGD(groups), {"anneal_epochs": 6, "anneal_strategy": strategy}
+    theirs = to_averages(torch.optim.lr_scheduler, peer, **options)
+    for _ in range(3):
+        peer.step()
+        theirs.step()
+    loaded, counted = optimizer_of_two_groups(), optimizer_of_two_groups()
+    for one in (loaded, counted):
+        one.load_state_dict(peer.state_dict())
+    ours = to_averages(schedule, loaded, **options)
+    loaded.load_state_dict(peer.state_dict())
+    ours.load_state_dict(theirs.state_dict())
+    to_averages(schedule, counted, **options, last_epoch=3)
+    peer.step()
+    theirs.step()
+    ours.step()
+
+    assert rates(loaded) == pytest.approx(rates(peer), rel=1e-12)
+    assert rates(counted) == pytest.approx(rates(peer), rel=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_restarts_go_on_within_an_epoch_as_pytorchs_do(factor: int) -> None:
+    torch = pytest.importorskip("torch")
+    groups = [{"params": [torch.ones(1, requires_grad=True)], "lr": rate} for rate in RATES]
+    optimizer, peer = optimizer_of_two_groups(), torch.optim.SGD(groups)
+    ours = schedule.CosineAnnealingWarmRestarts(optimizer, 3, factor)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(peer, 3, factor)
+    for epoch in (0, 0.25, 2.75, 3, 5.5, None, 12.25, None, 1.0):
+        peer.step()
+        ours.step(epoch)
+        theirs.step(epoch)
+        assert rates(optimizer) == pytest.approx(rates(peer), rel=1e-12), epoch
+        assert ours.last_epoch == theirs.last_epoch
+        again = schedule.CosineAnnealingWarmRestarts(optimizer, 3, factor)
+        again.load_state_dict(theirs.state_dict())
+        assert rates(optimizer) == pytest.approx(rates(peer), rel=1e-12), epoch
+    with pytest.raises(ArgumentError, match=r"epoch must be a finite number of at least 0, not float -0\.5"):
+        ours.step(-0.5)
+
+
 @EACH
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_rates_are_those_of_pytorch(make: Callable[[Any, Any], Any]) -> None:

@@ -215,10 +215,16 @@ def _(h: Any, g: Any, x: Array, mean: Any, inverse: Any) -> Array:
     return standardize_grad(h * g, x, mean, inverse)
 
 
+def _matrix_of(shape: tuple[int, ...], mean: Any) -> tuple[int, int]:
+    """Return the shape of a matrix with a row for each mean, which has no elements where there are no rows."""
+    rows = mean.shape[0]
+    return rows, math.prod(shape) // rows if rows else 0
+
+
 @primitive()
 def standardize_(x: Array, mean: Array, inverse: Any) -> Any:
     """Return (x - mean) * inverse for the means and inverse deviations of the rows of x."""
-    return _standardize(x.reshape(mean.shape[0], -1), mean, inverse).reshape(x.shape)
+    return _standardize(x.reshape(_matrix_of(x.shape, mean)), mean, inverse).reshape(x.shape)
 
 
 @derivative(standardize_, "x")
@@ -234,7 +240,7 @@ def inverse_deviation_(x: Any, mean: Any, inverse: Any) -> Any:
 
 @derivative(inverse_deviation_, "x")
 def _(g: Array, x: Array, x_shape: tuple[int, ...], mean: Array, inverse: Any) -> Array:
-    rows = np.reshape(standardize(x, mean, inverse), (mean.shape[0], -1))
+    rows = np.reshape(standardize(x, mean, inverse), _matrix_of(x_shape, mean))
     scale = inverse_deviation(x, mean, inverse)
     return np.reshape(_inverse_slope(g, rows, scale, rows.shape[1]), x_shape)
 
@@ -246,8 +252,8 @@ def standardize_grad_(g: Any, x: Array, mean: Array, inverse: Any) -> Any:
     if are_in_blocks(x, g, mean, inverse):
         return _grad_of_blocks(g, x, None, mean, inverse)
     shape = x.shape
-    length = math.prod(shape) // mean.shape[0] if mean.shape[0] else 0
-    g = g.reshape(mean.shape[0], length)
+    rows, length = _matrix_of(shape, mean)
+    g = g.reshape(rows, length)
     y = _standardize(x.reshape(g.shape), mean, inverse)
     value = g * y
     shared = sum_rows(value).reshape(-1, 1)
@@ -268,7 +274,10 @@ def _(h: Array, x: Any, mean: Any, inverse: Any) -> Array:
 
 @derivative(standardize_grad_, "x")
 def _(h: Any, g: Any, x: Array, x_shape: tuple[int, ...], mean: Array, inverse: Any) -> Array:
-    matrix = (mean.shape[0], -1)
+    matrix = _matrix_of(x_shape, mean)
+    if not math.prod(matrix):
+        # There are no means of nothing.
+        return h
     to_h = np.reshape(standardize_grad(h, x, mean, inverse), matrix)
     to_g = np.reshape(standardize_grad(g, x, mean, inverse), matrix)
     y = np.reshape(standardize(x, mean, inverse), matrix)
@@ -521,6 +530,8 @@ def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, .
 
 @derivative(standardized_grad_, "x")
 def _(h: Any, g: Any, x: Array, scale: Any, mean: Any, inverse: Any) -> Array:
+    if not array_of(x).size:
+        return h
     to_h = standardized_grad(h, x, None, mean, inverse)
     to_g = standardized_grad(g, x, None, mean, inverse)
     y, deviation = _recomputed(x, mean, inverse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -27,7 +28,8 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Have a weight computed from its direction and its norm, which are trained apart; return the module.
 
-    They are `parametrizations.NAME.original1` and `original0`.
+    They are `parametrizations.NAME.original1` and `original0`; a state with the names that PyTorch had for them before,
+    `NAME_v` and `NAME_g`, is loaded too.
 
     Args:
         module: the module.
@@ -42,7 +44,16 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         >>> [(name, tensor.shape) for name, tensor in model.named_parameters()][1:]
         [('parametrizations.weight.original0', (3, 1)), ('parametrizations.weight.original1', (3, 2))]
     """
-    return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    module.register_load_state_dict_pre_hook(partial(_rename_old, name))
+    return module
+
+
+def _rename_old(name: str, module: Module, state: dict[str, Any], prefix: str, *others: object) -> None:
+    """Give the norm and the direction of a weight, in a state of an old version of PyTorch, their names."""
+    for old, new in (("g", "original0"), ("v", "original1")):
+        if (key := f"{prefix}{name}_{old}") in state:
+            state[f"{prefix}parametrizations.{name}.{new}"] = state.pop(key)
 
 
 @final

@@ -17,6 +17,7 @@ __all__ = [
     "pack_sequence",
     "pad_packed_sequence",
     "pad_sequence",
+    "unpack_sequence",
     "unpad_sequence",
 ]
 
@@ -236,3 +237,27 @@ def pack_sequence(sequences: Iterable[Any], enforce_sorted: bool = True) -> Pack
     """
     parts = list(sequences)
     return pack_padded_sequence(pad_sequence(parts), [len(one) for one in parts], enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
+    """Return the sequences of a PackedSequence, in the order in which they were given.
+
+    Args:
+        packed_sequences: made by `pack_sequence` or `pack_padded_sequence`.
+
+    Raises:
+        ArgumentTypeError: it is no PackedSequence.
+
+    Source: torch.nn.utils.rnn.unpack_sequence.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad.nn.utils import rnn
+        >>> packed = rnn.pack_sequence([np.array([1.0]), np.array([2.0, 3.0])], enforce_sorted=False)
+        >>> [one.tolist() for one in rnn.unpack_sequence(packed)]
+        [[1.0], [2.0, 3.0]]
+    """
+    if not isinstance(packed_sequences, PackedSequence):
+        raise ArgumentTypeError(takes("unpack_sequence", "a PackedSequence", packed_sequences))
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)

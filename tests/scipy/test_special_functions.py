@@ -10,7 +10,8 @@ import scipy.special
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.errors import AsyncgradError
+from asyncgrad.errors import AsyncgradError, MissingDerivativeError
+from asyncgrad.numpy.random.shapes import mixture_numbers
 from asyncgrad.scipy import special
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_along_a_line, check_values, named_calls
@@ -537,3 +538,30 @@ def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None
     for function in (special.inv_boxcox, special.inv_boxcox1p):
         (grad,) = sync.grad(function(y, np.zeros(3)).sum(), (y,))
         np.testing.assert_allclose(grad.numpy(), np.exp(y.numpy()))
+
+
+def test_a_noncentral_distribution_of_large_parameters_has_derivatives_of_few_terms() -> None:
+    x, df, nc = (np.array([first, second]) for first, second in ((5e4, 1e6), (1e4, 10.0), (4e4, 1e6)))
+    leaf = ag.tensor(nc, requires_grad=True)
+    (slope,) = sync.grad(scipy.special.chndtr(x, df, leaf).sum(), [leaf])
+    numbers, _ = mixture_numbers(np.array([1e4, 1e9, 1e15]))
+
+    # By the recurrence of the distribution function.
+    expected = 0.5 * (scipy.special.chndtr(x, df + 2, nc) - scipy.special.chndtr(x, df, nc))
+    np.testing.assert_allclose(slope, expected, rtol=1e-8)
+    assert len(numbers) < 2000
+
+
+def test_what_is_no_distribution_has_no_derivative() -> None:
+    leaf = ag.tensor(-1e8, requires_grad=True)
+
+    for arguments in ((1e8, leaf, 0.4), (1e8, 1.0, leaf), (leaf, 1.0, 1.0)):
+        (slope,) = sync.grad(scipy.special.chndtr(*arguments), [leaf])
+        assert np.isnan(slope.item())
+
+
+def test_a_recurrence_over_too_many_degrees_is_refused() -> None:
+    alpha = ag.tensor(0.5, requires_grad=True)
+
+    with pytest.raises(MissingDerivativeError, match="up to the degree 10001, not of 20000"):
+        sync.backward(scipy.special.eval_genlaguerre(20000, alpha, 0.5))

@@ -525,11 +525,14 @@ def test_a_confluent_function_at_a_pole_has_no_derivative(a: int, b: Any) -> Non
 @pytest.mark.skipif(not hasattr(scipy.special, "log_wright_bessel"), reason="SciPy has it from 1.14 on")
 def test_derivatives_of_wrights_function_are_there_where_a_gamma_function_overflows() -> None:
     leaves = [ag.tensor(number, requires_grad=True) for number in (100.0, 100.0, 1e20)]
-    by_a, by_b, by_x = sync.grad(scipy.special.log_wright_bessel(*leaves), leaves)
+    by_a, by_b, by_x = sync.grad(scipy.special.log_wright_bessel(*leaves), leaves, create_graph=True)
+    (second,) = sync.grad(by_b, leaves[1:2], retain_graph=True)
+    (mixed,) = sync.grad(by_a, leaves[:1])
 
     # All but the first term, 1 / gamma(b), are nothing.
-    np.testing.assert_allclose([by_a, by_x], 0.0, atol=1e-100)
+    np.testing.assert_allclose([by_a.item(), by_x.item(), mixed.item()], 0.0, atol=1e-100)
     np.testing.assert_allclose(by_b.item(), -scipy.special.psi(100.0), rtol=1e-7)
+    np.testing.assert_allclose(second.item(), -scipy.special.polygamma(1, 100.0), rtol=1e-7)
 
 
 def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None:

@@ -417,7 +417,8 @@ def test_the_probabilities_of_trials_have_derivatives() -> None:
 def test_levys_distributions_are_constant_where_an_inverse_overflows(name: str, sign: float, method: str) -> None:
     x = ag.tensor([sign * 1e-310, sign * 5e-324], requires_grad=True)
     found = getattr(getattr(stats, name), method)(x)
-    (slope,) = ag.sync.grad(found.sum(), [x])
+    with np.errstate(over="ignore"):
+        (slope,) = ag.sync.grad(found.sum(), [x])
 
     np.testing.assert_array_equal(slope, 0.0)
     assert not np.isnan(found.detach().numpy()).any()

@@ -38,6 +38,9 @@ class TtestResult(tuple[Tensor, Tensor]):
         df: the degrees of freedom.
     """
 
+    # A tuple has no room for others.
+    __slots__ = ("__dict__",)
+
     df: Tensor
 
     def __new__(cls, statistic: Tensor, pvalue: Tensor, df: Tensor) -> Self:
@@ -246,9 +249,7 @@ def ttest_ind(
     if method is not None:
         options = {"equal_var": equal_var, "nan_policy": nan_policy, "alternative": alternative, "trim": trim}
         samples = raw(floating(a)), raw(floating(b))
-        pvalue = asarray(
-            scipy_stats.ttest_ind(*samples, axis=axis, method=method, keepdims=keepdims, **options).pvalue
-        )
+        pvalue = asarray(scipy_stats.ttest_ind(*samples, axis=axis, method=method, keepdims=keepdims, **options).pvalue)
     return TtestResult(statistic, pvalue, df)
 
 
@@ -286,6 +287,8 @@ class LinregressResult(tuple[Tensor, Tensor, Tensor, Tensor, Tensor]):
     Attributes:
         intercept_stderr: the standard error of the intercept.
     """
+
+    __slots__ = ("__dict__",)
 
     intercept_stderr: Tensor
 

@@ -247,7 +247,7 @@ _LEAST_INVERTIBLE = 2e-308
 
 
 def _invertible(y: Any) -> Any:
-    """Return positive numbers, and instead of lesser ones the least whose inverse is a number; there all is constant."""
+    """Return positive numbers, and instead of the least ones one whose inverse is a number; there all is constant."""
     return np.maximum(y, _LEAST_INVERTIBLE) if np.any(raw(y) < _LEAST_INVERTIBLE) else y
 
 

@@ -276,8 +276,7 @@ class MultivariateNormal(Multivariate):
         least = _negligible(values)
         if np.min(values) < -least:
             raise ValueError(
-                "scipy.stats.multivariate_normal takes a cov without negative eigenvalues, "
-                f"and one is {np.min(values)}"
+                f"scipy.stats.multivariate_normal takes a cov without negative eigenvalues, and one is {np.min(values)}"
             )
         if np.min(values) > least:
             return False
@@ -576,7 +575,7 @@ class FrozenMultivariate:
         self.kwds: dict[str, Any] = kwds
         if seed is not None and not isinstance(seed, np.random.RandomState | np.random.Generator):
             # As in SciPy, the draws of a number are those of NumPy's older generator.
-            seed = np.random.RandomState(seed)  # noqa: NPY002
+            seed = np.random.RandomState(seed)
         self.random_state: Any = seed
 
     def __getattr__(self, name: str) -> Any:

@@ -31,15 +31,12 @@ __all__ = [
 
 
 @final
-class TtestResult(tuple[Tensor, Tensor]):
+class TtestResult(tuple[Tensor, Tensor]):  # noqa: SLOT001 - slots of a tuple must be empty
     """The result of one of Student's tests: the statistic and the p-value, as a pair.
 
     Attributes:
         df: the degrees of freedom.
     """
-
-    # A tuple has no room for others.
-    __slots__ = ("__dict__",)
 
     df: Tensor
 
@@ -281,14 +278,12 @@ def ttest_ind_from_stats(
 
 
 @final
-class LinregressResult(tuple[Tensor, Tensor, Tensor, Tensor, Tensor]):
+class LinregressResult(tuple[Tensor, Tensor, Tensor, Tensor, Tensor]):  # noqa: SLOT001 - as above
     """The result of `linregress`: slope, intercept, rvalue, pvalue and stderr, as a tuple.
 
     Attributes:
         intercept_stderr: the standard error of the intercept.
     """
-
-    __slots__ = ("__dict__",)
 
     intercept_stderr: Tensor
 

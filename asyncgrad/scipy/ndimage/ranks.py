@@ -70,7 +70,7 @@ def _windows(
         image = continued(name, image, widths, border, cval) if image.size else image
     if not image.size:
         return np.broadcast_to(image[..., np.newaxis], (*image.shape, int(footprint.sum())))
-    windows: Any = np.lib.stride_tricks.sliding_window_view(image, footprint.shape, sorted(axes))
+    windows: Any = np.lib.stride_tricks.sliding_window_view(image, footprint.shape, tuple(sorted(axes)))
     return windows[(..., *np.nonzero(footprint))]
 
 

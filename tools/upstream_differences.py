@@ -105,6 +105,12 @@ DIFFERENCES = (
         "the function must keep the history",
     ),
     Difference(
+        r"scipy\.signal\.(welch|csd|coherence|periodogram|spectrogram|stft)",
+        "raised",
+        "functions given as `detrend=` to `signal.welch` and its kin",
+        "the function must keep the history",
+    ),
+    Difference(
         r"scipy\.special\.(comb|perm|factorial[2k]?)",
         "raised",
         "`comb`, `perm` and factorials with `exact=True`",

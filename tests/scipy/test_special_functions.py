@@ -10,7 +10,8 @@ import scipy.special
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.errors import AsyncgradError
+from asyncgrad.errors import AsyncgradError, MissingDerivativeError
+from asyncgrad.numpy.random.shapes import mixture_numbers
 from asyncgrad.scipy import special
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_along_a_line, check_values, named_calls
@@ -524,11 +525,14 @@ def test_a_confluent_function_at_a_pole_has_no_derivative(a: int, b: Any) -> Non
 @pytest.mark.skipif(not hasattr(scipy.special, "log_wright_bessel"), reason="SciPy has it from 1.14 on")
 def test_derivatives_of_wrights_function_are_there_where_a_gamma_function_overflows() -> None:
     leaves = [ag.tensor(number, requires_grad=True) for number in (100.0, 100.0, 1e20)]
-    by_a, by_b, by_x = sync.grad(scipy.special.log_wright_bessel(*leaves), leaves)
+    by_a, by_b, by_x = sync.grad(scipy.special.log_wright_bessel(*leaves), leaves, create_graph=True)
+    (second,) = sync.grad(by_b, leaves[1:2], retain_graph=True)
+    (mixed,) = sync.grad(by_a, leaves[:1])
 
     # All but the first term, 1 / gamma(b), are nothing.
-    np.testing.assert_allclose([by_a, by_x], 0.0, atol=1e-100)
+    np.testing.assert_allclose([by_a.item(), by_x.item(), mixed.item()], 0.0, atol=1e-100)
     np.testing.assert_allclose(by_b.item(), -scipy.special.psi(100.0), rtol=1e-7)
+    np.testing.assert_allclose(second.item(), -scipy.special.polygamma(1, 100.0), rtol=1e-7)
 
 
 def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None:
@@ -537,3 +541,30 @@ def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None
     for function in (special.inv_boxcox, special.inv_boxcox1p):
         (grad,) = sync.grad(function(y, np.zeros(3)).sum(), (y,))
         np.testing.assert_allclose(grad.numpy(), np.exp(y.numpy()))
+
+
+def test_a_noncentral_distribution_of_large_parameters_has_derivatives_of_few_terms() -> None:
+    x, df, nc = (np.array([first, second]) for first, second in ((5e4, 1e6), (1e4, 10.0), (4e4, 1e6)))
+    leaf = ag.tensor(nc, requires_grad=True)
+    (slope,) = sync.grad(scipy.special.chndtr(x, df, leaf).sum(), [leaf])
+    numbers, _ = mixture_numbers(np.array([1e4, 1e9, 1e15]))
+
+    # By the recurrence of the distribution function.
+    expected = 0.5 * (scipy.special.chndtr(x, df + 2, nc) - scipy.special.chndtr(x, df, nc))
+    np.testing.assert_allclose(slope, expected, rtol=1e-8)
+    assert len(numbers) < 2000
+
+
+def test_what_is_no_distribution_has_no_derivative() -> None:
+    leaf = ag.tensor(-1e8, requires_grad=True)
+
+    for arguments in ((1e8, leaf, 0.4), (1e8, 1.0, leaf), (leaf, 1.0, 1.0)):
+        (slope,) = sync.grad(scipy.special.chndtr(*arguments), [leaf])
+        assert np.isnan(slope.item())
+
+
+def test_a_recurrence_over_too_many_degrees_is_refused() -> None:
+    alpha = ag.tensor(0.5, requires_grad=True)
+
+    with pytest.raises(MissingDerivativeError, match="up to the degree 10001, not of 20000"):
+        sync.backward(scipy.special.eval_genlaguerre(20000, alpha, 0.5))

@@ -34,6 +34,7 @@ CALLS = named_calls(
         "ttest_ind": [
             Case((_FIRST, _SECOND[:4]), {}, (0, 1)),
             Case((_FIRST, _SECOND), {"axis": None, "equal_var": False, "alternative": "less"}, (0, 1)),
+            Case((_FIRST, _SECOND[:4]), {"trim": 0.2, "keepdims": True}, (0, 1)),
         ],
         "ttest_ind_from_stats": [
             Case((*map(np.array, (1.0, 2.0, 10, 3.0, 0.5, 12)),), {"equal_var": False}, (0, 1, 3, 4))
@@ -82,6 +83,23 @@ def test_what_a_result_has_beside_its_values() -> None:
     line, expected = (module.linregress(_FIRST[:, 0], _SECOND[:, 0]) for module in (stats, scipy.stats))
     assert line.intercept_stderr.item() == pytest.approx(expected.intercept_stderr)
     assert line.slope is line[0]
+    assert isinstance(ours, tuple)
+    assert ag.tree.map(lambda one: 2 * one, ours).df.tolist() == (2 * theirs.df).tolist()
+    assert ag.tree.map(lambda one: 2 * one, line).intercept_stderr.item() == 2 * line.intercept_stderr.item()
+
+
+def test_what_is_trimmed_hides_no_nan_and_what_is_resampled_is_scipys() -> None:
+    options: dict[str, Any] = {"trim": 0.2, "equal_var": False}
+    first = ag.tensor(_HOLES, requires_grad=True)
+    method = scipy.stats.PermutationMethod(n_resamples=20, rng=0)
+
+    np.testing.assert_allclose(
+        stats.ttest_ind(first, _SECOND, **options)[0].detach(),
+        scipy.stats.ttest_ind(_HOLES, _SECOND, **options).statistic,
+    )
+    found = stats.ttest_ind(ag.tensor(_FIRST, requires_grad=True), _SECOND, method=method)
+    expected = scipy.stats.ttest_ind(_FIRST, _SECOND, method=scipy.stats.PermutationMethod(n_resamples=20, rng=0))
+    np.testing.assert_allclose([one.detach() for one in found], expected)
 
 
 @pytest.mark.parametrize("name", sorted(_BY_RANKS))
@@ -154,7 +172,7 @@ def test_a_correlation_of_data_of_any_size() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: stats.ttest_ind(_FIRST, _SECOND, trim=0.1), "trim=0"),
+        (lambda: stats.ttest_ind(_FIRST, _SECOND, trim=0.5), "less than 0.5, not 0.5"),
         (lambda: stats.ttest_rel(_FIRST, _SECOND[:2]), "one length"),
         (lambda: stats.ttest_1samp(_FIRST, 1.0, alternative="more"), "'two-sided', 'less' or 'greater'"),
         (lambda: stats.linregress([1.0, 1.0], [1.0, 2.0]), "identical"),

@@ -410,3 +410,15 @@ def test_the_probabilities_of_trials_have_derivatives() -> None:
         stats.poisson_binom.pmf(1, 0.5)
     with pytest.raises(ArgumentError, match="which have no derivative"):
         stats.poisson_binom.rvs(ag.tensor(_TRIALS, requires_grad=True))
+
+
+@pytest.mark.parametrize(("name", "sign"), [("levy", 1.0), ("levy_l", -1.0)])
+@pytest.mark.parametrize("method", ["pdf", "cdf", "sf", "logpdf", "logcdf"])
+def test_levys_distributions_are_constant_where_an_inverse_overflows(name: str, sign: float, method: str) -> None:
+    x = ag.tensor([sign * 1e-310, sign * 5e-324], requires_grad=True)
+    found = getattr(getattr(stats, name), method)(x)
+    with np.errstate(over="ignore"):
+        (slope,) = ag.sync.grad(found.sum(), [x])
+
+    np.testing.assert_array_equal(slope, 0.0)
+    assert not np.isnan(found.detach().numpy()).any()

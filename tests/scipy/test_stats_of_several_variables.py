@@ -278,3 +278,26 @@ def test_a_covariance_is_singular_where_it_is_for_scipy() -> None:
     leaf = ag.tensor(root @ root.T, requires_grad=True)
     with pytest.raises(ArgumentError, match=r"no derivative by a singular cov: pass cov\.detach"):
         stats.multivariate_normal.logpdf(points, cov=leaf, allow_singular=True)
+    cov = np.diag([1.0, 2.0, 0.0])
+    assert stats.multivariate_normal.entropy(cov=cov).item() == scipy.stats.multivariate_normal.entropy(cov=cov)
+    ours, theirs = (module.multivariate_normal(None, cov, allow_singular=True) for module in (stats, scipy.stats))
+    np.testing.assert_allclose(ours.cdf(points, rng=np.random.default_rng(0)), theirs.cdf(points), rtol=1e-4)
+    with pytest.raises(ArgumentError, match="no derivative where cov is singular"):
+        ours.cdf(ag.tensor(points, requires_grad=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("multivariate_normal", ([0.0, 1.0], [1.0, 2.0])),
+        ("dirichlet", ([1.0, 2.0],)),
+        ("wishart", (3.0, np.eye(2))),
+        ("multinomial", (5, [0.25, 0.75])),
+    ],
+)
+def test_draws_go_on_with_the_seed_of_their_distribution(name: str, args: Any) -> None:
+    ours, theirs = (getattr(module, name)(*args, seed=3) for module in (stats, scipy.stats))
+
+    for _ in range(2):
+        np.testing.assert_array_equal(ours.rvs(2), theirs.rvs(2))
+    np.testing.assert_array_equal(ours.rvs(2, 7), theirs.rvs(2, 7))

@@ -180,17 +180,19 @@ def _conjugate(weights: Array) -> Any:
 
 
 def _along_axes(image: Array, weights: Array, origin: Any, axes: Any) -> tuple[Any, Any]:
-    """Return weights with as many axes as the image, of length 1 where they are not among `axes`, and the origins."""
+    """Return weights with as many axes as the image, of length 1 where they are not among `axes`, and the origins.
+
+    Origins are in the order of `axes`, weights in that of the image, as SciPy's are.
+    """
     if axes is None:
         return weights, origin
     chosen = axis_tuple(axes, image.ndim)
     if weights.ndim != len(chosen):
         raise ValueError(f"there must be weights with {len(chosen)} axes, not of shape {weights.shape}")
     origins = dict(zip(chosen, _origins(origin, len(chosen)), strict=True))
-    order = sorted(range(len(chosen)), key=lambda place: chosen[place])
-    lengths = dict(zip(chosen, weights.shape, strict=True))
+    lengths = dict(zip(sorted(chosen), weights.shape, strict=True))
     shape = [lengths.get(axis, 1) for axis in range(image.ndim)]
-    return weights.transpose(order).reshape(shape), [origins.get(axis, 0) for axis in range(image.ndim)]
+    return weights.reshape(shape), [origins.get(axis, 0) for axis in range(image.ndim)]
 
 
 def convolve(

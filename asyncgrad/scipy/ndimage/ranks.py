@@ -51,13 +51,18 @@ def _footprint(name: str, size: Any, footprint: Any, count: int) -> Any:
 def _windows(
     name: str, image: Any, footprint: Array, mode: Any, cval: float, origin: Any, axes: tuple[int, ...]
 ) -> Any:
-    """Return the elements of the window around each element, along a new last axis."""
+    """Return the elements of the window around each element, along a new last axis.
+
+    A footprint has the axes of the image in their order, whatever that of `axes` is, as SciPy's has.
+    """
     refuse_complex(
         f"scipy.ndimage.{name}", "real images", image, "complex numbers have no order, so pass the real part"
     )
     origins = origin if np.ndim(origin) else (origin,) * len(axes)
     modes = [mode] * len(axes) if isinstance(mode, str) else list(mode)
-    for axis, length, moved, border in zip(axes, footprint.shape, origins, modes, strict=True):
+    lengths = dict(zip(sorted(axes), footprint.shape, strict=True))
+    for axis, moved, border in zip(axes, origins, modes, strict=True):
+        length = lengths[axis]
         before = length // 2 + moved
         if not 0 <= before < length:
             raise ValueError(f"scipy.ndimage.{name} takes an origin within the window, not {origin}")
@@ -65,8 +70,13 @@ def _windows(
         image = continued(name, image, widths, border, cval) if image.size else image
     if not image.size:
         return np.broadcast_to(image[..., np.newaxis], (*image.shape, int(footprint.sum())))
-    windows: Any = np.lib.stride_tricks.sliding_window_view(image, footprint.shape, axes)
+    windows: Any = np.lib.stride_tricks.sliding_window_view(image, footprint.shape, tuple(sorted(axes)))
     return windows[(..., *np.nonzero(footprint))]
+
+
+def _box_in_order(footprint: Any, axes: tuple[int, ...]) -> Any:
+    """Return a footprint whose lengths are those of `axes`, if all of it counts, with its axes in the image's order."""
+    return footprint.transpose(np.argsort(axes)) if footprint.all() else footprint
 
 
 def _image_and_axes(input: Any, output: Any, axes: Any) -> tuple[Any, tuple[int, ...]]:
@@ -75,7 +85,9 @@ def _image_and_axes(input: Any, output: Any, axes: Any) -> tuple[Any, tuple[int,
     return image, tuple(range(image.ndim)) if axes is None else axis_tuple(axes, image.ndim)
 
 
-def _filter(name: str, choose: Callable[..., Any]) -> Callable[..., Tensor]:
+def _filter(
+    name: str, choose: Callable[..., Any], in_order: Callable[[Any, tuple[int, ...]], Any]
+) -> Callable[..., Tensor]:
     def made(
         input: Any,
         size: Any = None,
@@ -88,7 +100,7 @@ def _filter(name: str, choose: Callable[..., Any]) -> Callable[..., Tensor]:
         axes: Any = None,
     ) -> Tensor:
         image, chosen = _image_and_axes(input, output, axes)
-        footprint = _footprint(name, size, footprint, len(chosen))
+        footprint = in_order(_footprint(name, size, footprint, len(chosen)), chosen)
         return choose(_windows(name, image, footprint, mode, cval, origin, chosen))
 
     made.__name__ = made.__qualname__ = name
@@ -100,7 +112,7 @@ def _middle(windows: Array) -> Any:
     return np.sort(windows, -1)[..., windows.shape[-1] // 2]
 
 
-maximum_filter: Callable[..., Tensor] = _filter("maximum_filter", lambda windows: np.max(windows, -1))
+maximum_filter: Callable[..., Tensor] = _filter("maximum_filter", lambda windows: np.max(windows, -1), _box_in_order)
 maximum_filter.__doc__ = """Return the greatest element of the window around each element.
 
     Args:
@@ -115,9 +127,9 @@ maximum_filter.__doc__ = """Return the greatest element of the window around eac
 
     Source: scipy.ndimage.maximum_filter.
     """
-minimum_filter: Callable[..., Tensor] = _filter("minimum_filter", lambda windows: np.min(windows, -1))
+minimum_filter: Callable[..., Tensor] = _filter("minimum_filter", lambda windows: np.min(windows, -1), _box_in_order)
 minimum_filter.__doc__ = """Return the least element of the window around each element; as `maximum_filter`."""
-median_filter: Callable[..., Tensor] = _filter("median_filter", _middle)
+median_filter: Callable[..., Tensor] = _filter("median_filter", _middle, lambda found, axes: found)
 median_filter.__doc__ = """Return the middle element of the window around each element; as `maximum_filter`."""
 
 
@@ -220,6 +232,7 @@ def grey_erosion(
     image, chosen = _image_and_axes(input, output, axes)
     heights = None if structure is None else floating(structure)
     found = _footprint("grey_erosion", size if heights is None else heights.shape, footprint, len(chosen))
+    found = _box_in_order(found, chosen) if heights is None else found
     windows = _windows("grey_erosion", image, found, mode, cval, origin, chosen)
     return np.min(windows if heights is None else windows - heights[np.nonzero(found)], -1)
 
@@ -247,6 +260,7 @@ def grey_dilation(
     origins = origin if np.ndim(origin) else (origin,) * len(chosen)
     # An even number of elements has two middles; reversed, the other one is meant.
     origins = tuple(-one - (length % 2 == 0) for one, length in zip(origins, found.shape, strict=True))
+    found = _box_in_order(found, chosen) if heights is None else found
     windows = _windows("grey_dilation", image, found, mode, cval, origins, chosen)
     return np.max(windows if heights is None else windows + heights[np.nonzero(found)], -1)
 

@@ -15,7 +15,12 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import Primitive
-from ...numpy.random.shapes import gamma_slope, noncentral_chisquare_slope, noncentral_f_slope
+from ...numpy.random.shapes import (
+    gamma_slope,
+    mixture_numbers,
+    noncentral_chisquare_slope,
+    noncentral_f_slope,
+)
 from ..ufuncs import special
 from .rules import compute_where, differentiable
 from .searches import searched
@@ -51,15 +56,18 @@ def _where_finite(function: Callable[..., Any], arguments: tuple[Any, ...], posi
         function: what is positive, and differentiable, for arguments of 1.
         arguments: the parameters, which are positive or a noncentrality, and the quantile.
         position: that of the quantile.
-        lowest: the least of what the quantile may be.
+        lowest: the least of what the quantile may be; where it is not negative, no parameter may be negative.
     """
     values = [np.asarray(raw(one), float) for one in arguments]
-    inside = np.isfinite(sum(values)) & (values[position] >= lowest)
+    others = [value for index, value in enumerate(values) if index != position]
+    is_valid = np.isfinite(sum(others))
+    if lowest >= 0:
+        is_valid = np.logical_and.reduce(np.broadcast_arrays(is_valid, *(one >= 0 for one in others)))
+    inside = is_valid & np.isfinite(values[position]) & (values[position] >= lowest)
     if np.all(inside):
         return function(*arguments)
-    others = [value for index, value in enumerate(values) if index != position]
     is_end = np.isinf(values[position]) | (values[position] == 0)
-    outside = np.where(is_end & np.isfinite(sum(others)), 0.0, np.nan)
+    outside = np.where(is_end & is_valid, 0.0, np.nan)
     return compute_where(inside, function, *arguments, outside=outside)
 
 
@@ -71,17 +79,14 @@ def _mixture(peak: Any, product: Any, logarithm: Any) -> Any:
         product: numbers of at least 0.
         logarithm: a function of j.
     """
-    is_valid = peak >= 0
+    is_valid = (peak >= 0) & np.isfinite(peak)
     if not np.all(is_valid):
         return np.where(is_valid, _mixture(np.where(is_valid, peak, 0.0), product, logarithm), np.nan)
-    spread = 9 * np.sqrt(peak + 1) + 12
-    first = np.floor(np.maximum(peak - spread, 0))
-    count = int(np.max(peak + spread - first, initial=1.0)) + 1
-    numbers = first + np.arange(count).reshape(-1, *[1] * np.ndim(first))
+    numbers, stride = mixture_numbers(peak)
     # Powers of the product relative to its size, which do not overflow, and have a derivative at 0.
     size = np.where(raw(product) > 0, raw(product), 1.0)
     scales = numbers * np.log(size) - special.gammaln(numbers + 1)
-    return np.sum((product / size) ** numbers * np.exp(scales + logarithm(numbers)), 0)
+    return stride * np.sum((product / size) ** numbers * np.exp(scales + logarithm(numbers)), 0)
 
 
 def _log_mixture(peak: Any, product: Any, logarithm: Any) -> Any:

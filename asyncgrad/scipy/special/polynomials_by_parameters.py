@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.values import raw
+from ...errors import MissingDerivativeError
 from ..ufuncs import special
 from .gamma_functions import psi_difference, rgamma_slope
 from .hypergeometric import confluent_by, gauss_by
 
 __all__ = ["is_whole", "jacobi_slope", "laguerre_slope"]
+
+#: The most steps of a recurrence, each of which is recorded; a step for each degree above 1.
+_MOST_STEPS = 10_000
 
 #: A function and its derivative.
 Pair = tuple[Any, Any]
@@ -39,9 +43,18 @@ def _climb(n: Any, start: Callable[[Any], Pair], step: Callable[[Any, Pair, Pair
         start: returns the pair of a degree below 2; where `whole`, of a degree of 0 or 1.
         step: returns the pair of a degree from those of the degrees below it by one and by two.
         whole: whether all degrees are whole numbers, and nothing is differentiated by them.
+
+    Raises:
+        MissingDerivativeError: it would take too many steps.
     """
     steps = np.maximum(np.floor(raw(n)) - 1, 0)
-    count = int(np.max(steps, initial=0.0))
+    most = np.max(steps, initial=0.0)
+    if most > _MOST_STEPS:
+        raise MissingDerivativeError(
+            "orthogonal polynomials of scipy.special have derivatives by their degree and their parameters up to the "
+            f"degree {_MOST_STEPS + 1}, not of {np.max(raw(n))}: detach the degree and the parameters to have that by x"
+        )
+    count = int(most)
     base = n - steps
     if not count:
         return start(base)[1]

@@ -252,6 +252,9 @@ def _log_wright(a: Any, b: Any, x: Any) -> Any:
     is_missing = np.isnan(raw(value)) & (raw(b) > 170) & (raw(x) > 0) & np.isfinite(raw(a) + raw(x))
     if not np.any(is_missing):
         return value
+    # Where it is missing, its derivative is nan, and 0 times that is no number.
+    known = special.log_wright_bessel(*(np.where(is_missing, 1.0, one) for one in (a, b, x)))
+    value = np.where(is_missing, raw(value), known)
     a, b, x = (np.where(is_missing, one, safe)[..., np.newaxis] for one, safe in ((a, 1.0), (b, 200.0), (x, 1.0)))
     k = np.arange(_TERMS)
     terms = k * np.log(x) - special.gammaln(k + 1) - special.gammaln(a * k + b)

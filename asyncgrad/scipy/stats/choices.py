@@ -47,10 +47,10 @@ class Multinomial(_Choices):
 
     __slots__ = ()
 
-    def __call__(self, n: Any, p: Any) -> FrozenMultivariate:
+    def __call__(self, n: Any, p: Any, seed: Any = None) -> FrozenMultivariate:
         """Return the distribution with given parameters."""
         self._parameters(n, p)
-        return FrozenMultivariate(self, (n, p), {})
+        return FrozenMultivariate(self, (n, p), {}, seed)
 
     @staticmethod
     def _parameters(n: Any, p: Any) -> tuple[Any, Any, Any]:

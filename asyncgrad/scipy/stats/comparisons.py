@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
-from ...errors import ArgumentError
+from ...core.tree.registry import register
 from ..arguments import floating
 from ..ufuncs import special
 from .nan_policies import by_nan_policy
+from .summaries import trim_mean
 
 __all__ = [
     "kendalltau",
@@ -29,47 +30,40 @@ __all__ = [
 ]
 
 
-class _Results(Sequence[Tensor]):
-    """Abstract: several results, which can be unpacked, beside others that are attributes alone."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self, *values: Tensor) -> None:
-        self._values: tuple[Tensor, ...] = values
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._values[index]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}{self._values}"
-
-
 @final
-class TtestResult(_Results):
+class TtestResult(tuple[Tensor, Tensor]):  # noqa: SLOT001 - slots of a tuple must be empty
     """The result of one of Student's tests: the statistic and the p-value, as a pair.
 
     Attributes:
         df: the degrees of freedom.
     """
 
-    __slots__ = ("df",)
+    df: Tensor
 
-    def __init__(self, statistic: Tensor, pvalue: Tensor, df: Tensor) -> None:
-        super().__init__(statistic, pvalue)
-        self.df: Tensor = df
+    def __new__(cls, statistic: Tensor, pvalue: Tensor, df: Tensor) -> Self:
+        made = super().__new__(cls, (statistic, pvalue))
+        made.df = df
+        return made
 
     @property
     def statistic(self) -> Tensor:
         """The difference of means over its standard error."""
-        return self._values[0]
+        return self[0]
 
     @property
     def pvalue(self) -> Tensor:
         """The probability of a statistic as far out, for means that are equal."""
-        return self._values[1]
+        return self[1]
+
+    def __repr__(self) -> str:
+        return f"TtestResult(statistic={self[0]!r}, pvalue={self[1]!r}, df={self.df!r})"
+
+
+register(
+    TtestResult,
+    flatten=lambda one: ((*one, one.df), None),
+    unflatten=lambda _, parts: TtestResult(*parts),
+)
 
 
 def _tail(function: str, statistic: Any, df: Any, alternative: str) -> Any:
@@ -184,17 +178,34 @@ def _of_two(
     return statistic, _tail(function, statistic, df, alternative), df
 
 
+def _described(sample: Any, axis: Any, trim: float, keepdims: bool) -> tuple[Any, Any, int]:
+    """Return the mean, the variance and the count of a sample, after Yuen where some of it is trimmed."""
+    if axis is None:
+        mean, variance, count = _described(sample.reshape((-1,)), 0, trim, False)
+        shape = (1,) * sample.ndim if keepdims else ()
+        return mean.reshape(shape), variance.reshape(shape), count
+    count = sample.shape[axis]
+    cut = int(count * trim)
+    if not cut:
+        return np.mean(sample, axis, keepdims=keepdims), np.var(sample, axis, ddof=1, keepdims=keepdims), count
+    # Its ends are moved inwards, to the nearest elements that are kept. What is nan is sorted to an end, and is kept.
+    in_order = np.moveaxis(np.sort(sample, axis), axis, -1)
+    places = np.clip(np.arange(count), cut, count - cut - 1)
+    passed_on = np.where(np.isnan(np.sum(raw(in_order), -1)), np.nan, 0.0).astype(sample.dtype)
+    variance = np.var(in_order[..., places], -1, ddof=2 * cut + 1) + passed_on
+    variance = np.expand_dims(variance, axis) if keepdims else variance
+    return trim_mean(sample, trim, axis, keepdims=keepdims), variance, count - 2 * cut
+
+
 @by_nan_policy("a", "b", is_paired=False)
 def _two_samples(
-    a: Any, b: Any, axis: Any, equal_var: bool, nan_policy: str, alternative: str, keepdims: bool
+    a: Any, b: Any, axis: Any, equal_var: bool, nan_policy: str, alternative: str, trim: float, keepdims: bool
 ) -> tuple[Any, Any, Any]:
-    described = []
-    for one in (floating(a), floating(b)):
-        count = one.size if axis is None else one.shape[axis]
-        described.append((np.mean(one, axis, keepdims=keepdims), np.var(one, axis, ddof=1, keepdims=keepdims), count))
-    statistic, pvalue, df = _of_two("ttest_ind", described[0], described[1], equal_var, alternative)
+    samples = floating(a), floating(b)
+    first, second = (_described(one, axis, trim, keepdims) for one in samples)
+    statistic, pvalue, df = _of_two("ttest_ind", first, second, equal_var, alternative)
     if equal_var:
-        df = _counted(described[0][2] + described[1][2] - 2, statistic, (floating(a), floating(b)), axis).astype(float)
+        df = _counted(first[2] + second[2] - 2, statistic, samples, axis).astype(float)
     return statistic, pvalue, df
 
 
@@ -210,7 +221,7 @@ def ttest_ind(
     method: Any = None,
     keepdims: bool = False,
 ) -> TtestResult:
-    """Return the test of whether two independent samples have one mean, Student's or Welch's.
+    """Return the test of whether two independent samples have one mean: Student's, Welch's or Yuen's.
 
     Args:
         a: a sample.
@@ -219,20 +230,24 @@ def ttest_ind(
         equal_var: whether both have one variance; Welch's test is for those that need not.
         nan_policy: "propagate", "omit" or "raise".
         alternative: "two-sided", "less" or "greater".
-        trim: 0 alone.
-        method: None alone.
+        trim: the share that is left out at each end of a sample, less than one half: Yuen's test.
+        method: None for Student's distribution, or one of SciPy's methods, which resample; the p-value has no
+            history then, for it counts.
         keepdims: whether the axis remains, with length 1.
 
     Raises:
-        ArgumentError: trimming or resampling is asked for.
+        ValueError: `trim` is not from 0 to 0.5.
 
     Source: scipy.stats.ttest_ind.
     """
-    if trim != 0 or method is not None:
-        raise ArgumentError(
-            "asyncgrad.scipy.stats.ttest_ind takes trim=0 and method=None: call scipy.stats.ttest_ind on arrays"
-        )
-    return TtestResult(*_two_samples(a, b, axis, equal_var, nan_policy, alternative, keepdims))
+    if not 0 <= trim < 0.5:
+        raise ValueError(f"scipy.stats.ttest_ind takes a trim of at least 0 and less than 0.5, not {trim}")
+    statistic, pvalue, df = _two_samples(a, b, axis, equal_var, nan_policy, alternative, trim, keepdims)
+    if method is not None:
+        options = {"equal_var": equal_var, "nan_policy": nan_policy, "alternative": alternative, "trim": trim}
+        samples = raw(floating(a)), raw(floating(b))
+        pvalue = asarray(scipy_stats.ttest_ind(*samples, axis=axis, method=method, keepdims=keepdims, **options).pvalue)
+    return TtestResult(statistic, pvalue, df)
 
 
 def ttest_ind_from_stats(
@@ -263,43 +278,56 @@ def ttest_ind_from_stats(
 
 
 @final
-class LinregressResult(_Results):
+class LinregressResult(tuple[Tensor, Tensor, Tensor, Tensor, Tensor]):  # noqa: SLOT001 - as above
     """The result of `linregress`: slope, intercept, rvalue, pvalue and stderr, as a tuple.
 
     Attributes:
         intercept_stderr: the standard error of the intercept.
     """
 
-    __slots__ = ("intercept_stderr",)
+    intercept_stderr: Tensor
 
-    def __init__(self, values: Sequence[Tensor], intercept_stderr: Tensor) -> None:
-        super().__init__(*values)
-        self.intercept_stderr: Tensor = intercept_stderr
+    def __new__(cls, values: Sequence[Tensor], intercept_stderr: Tensor) -> Self:
+        made = super().__new__(cls, values)
+        made.intercept_stderr = intercept_stderr
+        return made
 
     @property
     def slope(self) -> Tensor:
         """The slope of the line."""
-        return self._values[0]
+        return self[0]
 
     @property
     def intercept(self) -> Tensor:
         """Where the line crosses 0."""
-        return self._values[1]
+        return self[1]
 
     @property
     def rvalue(self) -> Tensor:
         """The correlation."""
-        return self._values[2]
+        return self[2]
 
     @property
     def pvalue(self) -> Tensor:
         """The probability of a slope as far from 0, where there is none."""
-        return self._values[3]
+        return self[3]
 
     @property
     def stderr(self) -> Tensor:
         """The standard error of the slope."""
-        return self._values[4]
+        return self[4]
+
+    def __repr__(self) -> str:
+        names = ("slope", "intercept", "rvalue", "pvalue", "stderr", "intercept_stderr")
+        values = zip(names, (*self, self.intercept_stderr), strict=True)
+        return f"LinregressResult({', '.join(f'{name}={value!r}' for name, value in values)})"
+
+
+register(
+    LinregressResult,
+    flatten=lambda one: ((*one, one.intercept_stderr), None),
+    unflatten=lambda _, parts: LinregressResult(parts[:-1], parts[-1]),
+)
 
 
 @by_nan_policy("x", "y")

@@ -242,6 +242,15 @@ class LogGamma(Transformed):
         return special.gammaln(c) - c * special.digamma(c) + c
 
 
+#: Below it twice the inverse of a number may overflow.
+_LEAST_INVERTIBLE = 2e-308
+
+
+def _invertible(y: Any) -> Any:
+    """Return positive numbers, and instead of the least ones one whose inverse is a number; there all is constant."""
+    return np.maximum(y, _LEAST_INVERTIBLE) if np.any(raw(y) < _LEAST_INVERTIBLE) else y
+
+
 @final
 class Levy(Transformed):
     """Lévy's distribution, of the inverse of the square of a normal variable."""
@@ -257,13 +266,13 @@ class Levy(Transformed):
         return (np.asarray(0.5),)
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
-        return 0.5 / y
+        return 0.5 / _invertible(y)
 
     def _from_base(self, z: Any, *shapes: Any) -> Any:
         return 0.5 / z
 
     def _log_slope(self, y: Any, *shapes: Any) -> Any:
-        return -math.log(2) - 2 * np.log(y)
+        return -math.log(2) - 2 * np.log(_invertible(y))
 
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         return np.inf, np.inf
@@ -336,13 +345,13 @@ class LeftLevy(Transformed):
         return (np.asarray(0.5),)
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
-        return -0.5 / y
+        return 0.5 / _invertible(-y)
 
     def _from_base(self, z: Any, *shapes: Any) -> Any:
         return -0.5 / z
 
     def _log_slope(self, y: Any, *shapes: Any) -> Any:
-        return -math.log(2) - 2 * np.log(-y)
+        return -math.log(2) - 2 * np.log(_invertible(-y))
 
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         return np.inf, np.inf

@@ -223,10 +223,12 @@ class MultivariateNormal(Multivariate):
 
     __slots__ = ()
 
-    def __call__(self, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> FrozenMultivariate:
-        """Return the distribution with given parameters."""
+    def __call__(
+        self, mean: Any = None, cov: Any = 1, allow_singular: bool = False, seed: Any = None
+    ) -> FrozenMultivariate:
+        """Return the distribution with given parameters, whose draws are of a seed or a generator of NumPy's."""
         self._parameters(mean, cov)
-        return FrozenMultivariate(self, (mean, cov), {"allow_singular": allow_singular})
+        return FrozenMultivariate(self, (mean, cov), {"allow_singular": allow_singular}, seed)
 
     @staticmethod
     def _parameters(mean: Any, cov: Any) -> tuple[Any, Any]:
@@ -274,8 +276,7 @@ class MultivariateNormal(Multivariate):
         least = _negligible(values)
         if np.min(values) < -least:
             raise ValueError(
-                "scipy.stats.multivariate_normal with allow_singular=True takes a cov without negative eigenvalues, "
-                f"and one is {np.min(values)}"
+                f"scipy.stats.multivariate_normal takes a cov without negative eigenvalues, and one is {np.min(values)}"
             )
         if np.min(values) > least:
             return False
@@ -345,7 +346,7 @@ class MultivariateNormal(Multivariate):
             x: shape (..., d).
             mean: see the class.
             cov: see the class.
-            allow_singular: False alone.
+            allow_singular: whether `cov` may be singular; then nothing must require grad.
             maxpts: of the estimate, as SciPy's.
             abseps: of the estimate, as SciPy's.
             releps: of the estimate, as SciPy's.
@@ -353,15 +354,21 @@ class MultivariateNormal(Multivariate):
             rng: a generator of NumPy's for the estimate, or None.
         """
         mean, cov = self._parameters(mean, cov)
-        if allow_singular:
-            raise ArgumentError(
-                "asyncgrad.scipy.stats.multivariate_normal.cdf takes a positive definite cov, not allow_singular=True"
-            )
-        self._checked(cov)
         x = _points(floating(x), mean.size)
         options = {"maxpts": maxpts or 1000000 * mean.size, "abseps": abseps, "releps": releps}
         if rng is not None:
             options["rng"] = rng
+        if allow_singular and self._is_singular(cov):
+            if any(isinstance(one, Tensor) and one.requires_grad for one in (x, mean, lower_limit)):
+                raise ArgumentError(
+                    "asyncgrad.scipy.stats.multivariate_normal.cdf has no derivative where cov is singular: pass "
+                    "x.detach(), or cov + 1e-9 * np.eye(d)"
+                )
+            low = None if lower_limit is None else raw(floating(lower_limit))
+            arguments = raw(x), raw(mean), raw(cov)
+            found = scipy_stats.multivariate_normal.cdf(*arguments, True, **options, lower_limit=low)
+            return asarray(found)
+        self._checked(cov)
         if lower_limit is None:
             return squeezed(_probability(x - mean, cov, options))
         return squeezed(_probability_between(floating(lower_limit) - mean, x - mean, cov, options))
@@ -371,9 +378,12 @@ class MultivariateNormal(Multivariate):
         return np.log(self.cdf(x, mean, cov, **options))
 
     def entropy(self, mean: Any = None, cov: Any = 1) -> Tensor:
-        """Return the differential entropy, in nats."""
+        """Return the differential entropy, in nats; of a singular `cov`, on its subspace."""
         mean, cov = self._parameters(mean, cov)
-        self._checked(cov)
+        if self._is_singular(cov):
+            values = np.linalg.eigvalsh(raw(cov))
+            kept = values[values > _negligible(values)]
+            return asarray(0.5 * (kept.size * (_LOG + 1) + np.log(kept).sum()))
         return 0.5 * (mean.size * (_LOG + 1) + np.linalg.slogdet(cov)[1])
 
     def rvs(self, mean: Any = None, cov: Any = 1, size: Any = 1, random_state: Any = None) -> Tensor:
@@ -407,11 +417,11 @@ class MultivariateT(Multivariate):
     __slots__ = ()
 
     def __call__(
-        self, loc: Any = None, shape: Any = 1, df: Any = 1, allow_singular: bool = False
+        self, loc: Any = None, shape: Any = 1, df: Any = 1, allow_singular: bool = False, seed: Any = None
     ) -> FrozenMultivariate:
-        """Return the distribution with given parameters."""
+        """Return the distribution with given parameters; it has no draws, so that a `seed` changes nothing."""
         self._parameters(loc, shape, df, allow_singular)
-        return FrozenMultivariate(self, (loc, shape, df), {})
+        return FrozenMultivariate(self, (loc, shape, df), {}, seed)
 
     @staticmethod
     def _parameters(loc: Any, shape: Any, df: Any, allow_singular: bool = False) -> tuple[Any, Any, Any]:
@@ -469,10 +479,10 @@ class Dirichlet(Multivariate):
 
     __slots__ = ()
 
-    def __call__(self, alpha: Any) -> FrozenMultivariate:
-        """Return the distribution with given concentrations."""
+    def __call__(self, alpha: Any, seed: Any = None) -> FrozenMultivariate:
+        """Return the distribution with given concentrations, whose draws are of a seed or a generator of NumPy's."""
         self._concentrations(alpha)
-        return FrozenMultivariate(self, (alpha,), {})
+        return FrozenMultivariate(self, (alpha,), {}, seed)
 
     @staticmethod
     def _concentrations(alpha: Any) -> Any:
@@ -554,14 +564,19 @@ class FrozenMultivariate:
         dist: the family.
         args: the parameters.
         kwds: options of the densities.
+        seed: of its draws, or a generator of NumPy's, which they share; None for NumPy's own.
     """
 
-    __slots__ = ("args", "dist", "kwds")
+    __slots__ = ("args", "dist", "kwds", "random_state")
 
-    def __init__(self, dist: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
+    def __init__(self, dist: Any, args: tuple[Any, ...], kwds: dict[str, Any], seed: Any = None) -> None:
         self.dist: Any = dist
         self.args: tuple[Any, ...] = args
         self.kwds: dict[str, Any] = kwds
+        if seed is not None and not isinstance(seed, np.random.RandomState | np.random.Generator):
+            # As in SciPy, the draws of a number are those of NumPy's older generator.
+            seed = np.random.RandomState(seed)
+        self.random_state: Any = seed
 
     def __getattr__(self, name: str) -> Any:
         """Return a method of the family that takes no parameters."""
@@ -571,6 +586,10 @@ class FrozenMultivariate:
         if not callable(getattr(type(self.dist), name, None)):
             raise refuse_method(self.dist, self.dist.name, name)
         method = getattr(self.dist, name)
+        if name == "rvs" and self.random_state is not None:
+            return lambda *args, **kwds: method(
+                *self.args, *args, **(kwds if len(args) > 1 else {"random_state": self.random_state, **kwds})
+            )
         if name in ("cdf", "logcdf", "logpdf", "logpmf", "pdf", "pmf"):
             return lambda x, **kwds: method(x, *self.args, **self.kwds, **kwds)
         return lambda *args, **kwds: method(*self.args, *args, **kwds)

@@ -47,10 +47,10 @@ class _Matrices(Multivariate):
 
     __slots__ = ()
 
-    def __call__(self, df: Any, scale: Any) -> FrozenMultivariate:
+    def __call__(self, df: Any, scale: Any, seed: Any = None) -> FrozenMultivariate:
         """Return the distribution with given parameters."""
         self._parameters(df, scale)
-        return FrozenMultivariate(self, (df, scale), {})
+        return FrozenMultivariate(self, (df, scale), {}, seed)
 
     def _parameters(self, df: Any, scale: Any) -> tuple[Any, Any, int]:
         """Return the degrees of freedom, the scale, shape (d, d), and d.

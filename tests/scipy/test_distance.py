@@ -110,6 +110,10 @@ def test_distances_are_written_into_out_and_what_a_metric_does_not_take_is_refus
     assert np.array_equal(grad.numpy(), sync.grad(distance.cdist(x, _Y).sum(), [x])[0].numpy())
     with pytest.raises(ValueError, match=r"out must have the shape \(3,\)"):
         distance.pdist(_X, out=np.zeros(4))
+    with pytest.raises(ValueError, match="out must be contiguous"):
+        distance.cdist(_X, _Y, out=np.zeros((len(_Y), len(_X))).T)
+    with pytest.raises(TypeError, match=r"distance\.cosine takes real vectors"):
+        distance.cosine([1.0 + 1j, 2.0], [1.0, 0.5])
     with pytest.raises(TypeError, match="metric='seuclidean' takes no p"):
         distance.cdist(_X, _Y, "seuclidean", p=1.0)
     for refused in (lambda w: distance.cosine(_X[0], _Y[0], w), lambda w: distance.pdist(_X, "cosine", w=w)):

@@ -187,6 +187,8 @@ def test_larger_elements_and_arrangements_of_dense_blocks_are_scipys() -> None:
             lambda module, a, other=other: a.minimum(other)
             for other in (_OTHER, 0, -1, scipy_sparse.csr_array(_OTHER[:1]))
         ),
+        lambda module, a: a.dot(2.5),
+        lambda module, a: a.astype(bool) - scipy_sparse.csr_array(_OTHER.astype(bool)),
         lambda module, a: module.hstack([a, _OTHER], format="csr"),
         lambda module, a: module.vstack([a, _OTHER], dtype="f"),
         lambda module, a: module.block_diag([a, 3.0, [1, 2]], format="csc"),

@@ -317,12 +317,14 @@ class SparseArray(Elementwise):
         return broadcast(self.data, self.pattern, (rows, columns))
 
     def dot(self, other: Any) -> Any:
-        """Return the product with a dense vector or matrix, as a Tensor, or with a sparse one, as a SparseArray.
+        """Return the product with a dense vector or matrix, as a Tensor, or with a sparse one or a number.
 
         That of two vectors is a Tensor without axes.
         """
         is_sparse = isinstance(other, SparseArray) or sparse.issparse(other)
         right: Any = _as_sparse(other) if is_sparse else asarray(other)
+        if np.isscalar(other):
+            return self.multiply(other)
         if right.ndim not in (1, 2) or right.shape[0] != self.shape[-1]:
             operand = "sparse array" if is_sparse else "vector or matrix"
             raise ValueError(
@@ -349,6 +351,8 @@ class SparseArray(Elementwise):
         return self._of_kind(*combine(self.data, self.pattern, right.data, right.pattern))
 
     def __matmul__(self, other: Any) -> Any:
+        if np.ndim(other) == 0 and not isinstance(other, SparseArray):
+            raise ValueError("scipy.sparse: a number has no matrix product: write A * number")
         return self.dot(other)
 
     def __rmatmul__(self, other: Any) -> Any:
@@ -444,6 +448,8 @@ class SparseArray(Elementwise):
             return NotImplemented
         if isinstance(other, SparseArray) or sparse.issparse(other):
             right = _as_sparse(other)
+            if self.dtype.kind == right.dtype.kind == "b":
+                return self._with(right, "less", lambda *both: _of_both(np.logical_xor, *both))
             # In the common dtype first: a small unsigned number has no negative.
             return self._with(-right.astype(np.result_type(self.dtype, right.dtype)), "less", _sum)
         return self + other if np.ndim(other) == 0 else self.toarray() - self._beside(other)

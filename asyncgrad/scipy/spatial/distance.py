@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.spatial import distance as _scipy
 
-from ...core.arrays.values import raw
+from ...core.arrays.values import raw, refuse_complex
 from ...core.ops.single_precision import in_single
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.context import is_grad_enabled
@@ -136,7 +136,7 @@ def _cityblock(u: Any, v: Any, w: Any = None) -> Any:
 def _chebyshev(u: Any, v: Any, w: Any = None) -> Any:
     # A weight only says whether a coordinate counts.
     differences = np.abs(u - v)
-    return np.max(differences if w is None else differences * (raw(w) > 0), -1)
+    return np.max(differences if w is None else differences * (np.asarray(raw(w)) > 0), -1)
 
 
 def _minkowski(u: Any, v: Any, p: float = 2, w: Any = None) -> Any:
@@ -228,6 +228,10 @@ _ALIASES = {
 }
 
 
+#: Metrics of vectors that SciPy has of real ones alone.
+_OF_REAL_NUMBERS = frozenset(("braycurtis", "canberra", "correlation", "cosine", "sqeuclidean"))
+
+
 def _metric(name: str, metric: Any, kwargs: dict[str, Any]) -> tuple[str, Callable[..., Any]]:
     """Return a metric's name, empty for a function of the user's, and its function; raise for what it does not take."""
     if callable(metric):
@@ -274,6 +278,8 @@ def _written(distances: Tensor, out: Any) -> Tensor:
             f"out must have the shape {distances.shape} and the dtype {distances.dtype}, not {out.shape} and "
             f"{out.dtype}"
         )
+    if isinstance(raw(out), np.ndarray) and not raw(out).flags.c_contiguous:
+        raise ValueError("out must be contiguous, with its rows one after the other: write np.ascontiguousarray")
     out[...] = distances
     written: Tensor = out
     return written
@@ -411,6 +417,9 @@ def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
         u, v = floating(u), floating(v)
         if u.ndim != 1 or v.ndim != 1:
             raise ValueError(f"scipy.spatial.distance.{name} takes two vectors, not shapes {u.shape} and {v.shape}")
+        if name in _OF_REAL_NUMBERS:
+            for one in (u, v):
+                refuse_complex(f"scipy.spatial.distance.{name}", "real vectors", one)
         if place is not None:
             _check_weights(args[place] if len(args) > place else kwargs.get("w"))
         return metric(u, v, *args, **kwargs)

@@ -160,6 +160,7 @@ def test_a_list_of_tensors_is_a_row_of_coefficients() -> None:
         (lambda p: p.polyadd([], [1.0]), ValueError, "polyadd takes a row of one coefficient or more"),
         (lambda p: p.polydiv([1.0], [0.0]), ZeroDivisionError, "polydiv takes a divisor that is not 0"),
         (lambda p: p.polyder([1.0], -1), ValueError, "polyder takes m=0 or more"),
+        (lambda p: p.polyint([1.0], 1.0), TypeError, "polyint takes a whole number as m"),
         (lambda p: p.polyint([1.0], 1, [1, 2]), ValueError, "polyint with m=1 takes 1 constants"),
         (lambda p: p.polyint([1.0], lbnd=[0.0]), ValueError, "polyint takes a number as lbnd"),
         (lambda p: p.polypow([1.0], 0.5), ValueError, "polypow takes a whole number"),

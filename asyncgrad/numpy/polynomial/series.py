@@ -6,6 +6,7 @@ they would have as gradient is lost with them.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -292,9 +293,13 @@ def _moved(c: Any, axis: int) -> Any:
 
 
 def _order(basis: Basis, name: str, m: Any) -> int:
-    if int(m) != m or m < 0:
-        raise ValueError(f"numpy.polynomial: {basis.prefix}{name} takes m=0 or more, a whole number, not {m!r}")
-    return int(m)
+    try:
+        order = operator.index(m)
+    except TypeError:
+        raise TypeError(f"numpy.polynomial: {basis.prefix}{name} takes a whole number as m, not {m!r}") from None
+    if order < 0:
+        raise ValueError(f"numpy.polynomial: {basis.prefix}{name} takes m=0 or more, not {m!r}")
+    return order
 
 
 def differentiate(basis: Basis, c: Any, m: int = 1, scl: Any = 1, axis: int = 0) -> Any:

@@ -148,6 +148,12 @@ DIFFERENCES = (
         "there is no derivative: detach the points",
     ),
     Difference(
+        r"scipy\.spatial\.distance\.[cp]dist",
+        "not-raised",
+        "`cdist` and `pdist` with an `out=` of scattered numbers",
+        "the tensor is a copy, whose numbers lie one after the other",
+    ),
+    Difference(
         r"scipy\.spatial\.geometric_slerp",
         "raised",
         "`geometric_slerp` between opposite points",

@@ -126,6 +126,14 @@ def test_shapes_that_do_not_fit_are_named() -> None:
         distance.cdist(_X, _WIDE)
 
 
+def test_an_arc_between_points_that_are_nearly_opposite_is_scipys() -> None:
+    start, end, times = np.array([0.0, -9.59930941e-04, 9.99999539e-01]), [0.0, 0.0, -1.0], np.linspace(0.0, 1.0, 5)
+
+    found = spatial.geometric_slerp(start, end, times)
+
+    np.testing.assert_allclose(found.numpy(), scipy.spatial.geometric_slerp(start, end, times), atol=1e-9)
+
+
 def _on_sphere(function: Any) -> Any:
     """Return a function of two points with these moved onto the unit sphere."""
     return lambda x, y, *args: function(*(one / np.sqrt(np.sum(one * one)) for one in (x, y)), *args)

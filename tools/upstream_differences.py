@@ -22,7 +22,8 @@ class Difference(NamedTuple):
 
     Attributes:
         functions: a regular expression of their names.
-        kinds: of what the plugin notes: "raised", "not-raised", "value", "dtype", "wrong-gradient" and others.
+        kinds: a regular expression of what the plugin notes: "raised", "not-raised", "value", "dtype", "wrong-gradient"
+            and others.
         listed: the functions as the page names them.
         reason: why.
     """
@@ -66,6 +67,24 @@ DIFFERENCES = (
         "value",
         "`np.partition`",
         "NumPy leaves open how the elements lie beside the chosen ones",
+    ),
+    Difference(
+        r"numpy\.polynomial\..*",
+        "value",
+        "values of `numpy.polynomial` at roots",
+        "they are what rounding leaves of 0",
+    ),
+    Difference(
+        r"numpy\.polynomial\..*",
+        "dtype",
+        "`polyline` and its kin of whole numbers",
+        "coefficients are floating numbers",
+    ),
+    Difference(
+        r"numpy\.polynomial\..*",
+        "raised",
+        "`numpy.polynomial` of fractions and of other objects",
+        "a tensor holds numbers",
     ),
     Difference(
         r"scipy\.interpolate\.CubicSpline\(\)\.__call__",
@@ -121,6 +140,48 @@ DIFFERENCES = (
         "dtype",
         "`factorial2` of complex numbers that are whole",
         "SciPy's result is real, here it is complex as the argument",
+    ),
+    Difference(
+        r"scipy\.integrate\.(odeint|solve_ivp|quad\w*|nquad|[dt]\w+quad)",
+        "gradient-raised|raised",
+        "`scipy.integrate` of compiled functions, of ones that make arrays, and with `workers=`",
+        "functions must keep the history; what waits runs together where the function is an `async def`",
+    ),
+    Difference(
+        r"scipy\.spatial\.distance\.[cp]dist",
+        "raised",
+        "`cdist` and `pdist` by metrics that compare elements, of points that require grad",
+        "there is no derivative: detach the points",
+    ),
+    Difference(
+        r"scipy\.spatial\.distance\.[cp]dist",
+        "not-raised",
+        "`cdist` and `pdist` with an `out=` of scattered numbers",
+        "the tensor is a copy, whose numbers lie one after the other",
+    ),
+    Difference(
+        r"scipy\.spatial\.geometric_slerp",
+        "raised",
+        "`geometric_slerp` between opposite points",
+        "no arc is the shortest, so there is no derivative",
+    ),
+    Difference(
+        r"scipy\.optimize\.minimize_scalar",
+        "shape",
+        "`minimize_scalar` of functions that return a matrix of one number",
+        "its `x` and `fun` are numbers",
+    ),
+    Difference(
+        r"scipy\.optimize\.lsq_linear",
+        "wrong-gradient",
+        "gradients of `lsq_linear` of a matrix that has not full rank",
+        "it has many solutions, and SciPy's search ends at any of them",
+    ),
+    Difference(
+        r"scipy\.stats\.multivariate_normal\.cdf",
+        "wrong-gradient",
+        "gradients of `multivariate_normal.cdf` by its covariance",
+        "they are symmetric, as the covariance is; SciPy reads one triangle",
     ),
     Difference(r"scipy\.optimize\.\w+", "dtype", "dtypes in `scipy.optimize`", "searches are in double precision"),
     Difference(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.tensor import asarray
+from ..core.tensor import Tensor, asarray
 
-__all__ = ["bands_of", "floating", "lapack_numbers", "matrices"]
+__all__ = ["bands_of", "floating", "lapack_numbers", "matrices", "plain_options"]
 
 
 def floating(value: Any) -> Any:
@@ -49,3 +49,10 @@ def bands_of(name: str, value: Any, *, may_be_none: bool = False) -> Any:
     if bands.ndim != 2 or (bands.shape[1] and not bands.shape[0] and not may_be_none):
         raise ValueError(f"scipy.linalg.{name} takes bands of shape (u + 1, n), not {bands.shape}")
     return bands
+
+
+def plain_options(options: Any) -> Any:
+    """Return a solver's options, a dict or None, with arrays for tensors: its result has no derivative by them."""
+    if options is None:
+        return None
+    return {key: value.detach().numpy() if isinstance(value, Tensor) else value for key, value in options.items()}

@@ -173,14 +173,14 @@ def ifftshift(x: Any, axes: Any = None) -> Tensor:
     return np.fft.ifftshift(asarray(x), axes)
 
 
-def fftfreq(n: int, d: float = 1.0) -> Tensor:
-    """Return the frequencies of `fft`, as `scipy.fft.fftfreq`."""
-    return asarray(np.fft.fftfreq(n, d))
+def fftfreq(n: int, d: float = 1.0, *, xp: Any = None, device: Any = None) -> Tensor:
+    """Return the frequencies of `fft` on a device, as `scipy.fft.fftfreq`; `xp` has no effect: they are a Tensor."""
+    return asarray(np.fft.fftfreq(n, d), device=device)
 
 
-def rfftfreq(n: int, d: float = 1.0) -> Tensor:
-    """Return the frequencies of `rfft`, as `scipy.fft.rfftfreq`."""
-    return asarray(np.fft.rfftfreq(n, d))
+def rfftfreq(n: int, d: float = 1.0, *, xp: Any = None, device: Any = None) -> Tensor:
+    """Return the frequencies of `rfft` on a device, as `scipy.fft.rfftfreq`; `xp` has no effect."""
+    return asarray(np.fft.rfftfreq(n, d), device=device)
 
 
 # Cosine and sine transforms. Each is an orthogonal one between two diagonal matrices, and so is its transpose.
@@ -242,7 +242,8 @@ def _transform(
     divisor = {"ortho": 1.0, "forward": 1 / math.sqrt(size), "backward": math.sqrt(size)}
     after = after * divisor[(_SWAPPED[norm] if is_inverse else norm) or "backward"]
     shape = (-1,) + (1,) * (x.ndim - 1 - axis)
-    dtype = x.dtype.type(0).real.dtype
+    # As SciPy, which computes with float16 in single precision.
+    dtype = np.result_type(x.dtype.type(0).real, np.float32)
     before, after = before.reshape(shape).astype(dtype), after.reshape(shape).astype(dtype)
     return scaled_transform_.call(x, kind, type_, axis, before, after)
 

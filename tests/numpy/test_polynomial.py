@@ -160,7 +160,9 @@ def test_a_list_of_tensors_is_a_row_of_coefficients() -> None:
         (lambda p: p.polyadd([], [1.0]), ValueError, "polyadd takes a row of one coefficient or more"),
         (lambda p: p.polydiv([1.0], [0.0]), ZeroDivisionError, "polydiv takes a divisor that is not 0"),
         (lambda p: p.polyder([1.0], -1), ValueError, "polyder takes m=0 or more"),
+        (lambda p: p.polyint([1.0], 1.0), TypeError, "polyint takes a whole number as m"),
         (lambda p: p.polyint([1.0], 1, [1, 2]), ValueError, "polyint with m=1 takes 1 constants"),
+        (lambda p: p.polyint([1.0], lbnd=[0.0]), ValueError, "polyint takes a number as lbnd"),
         (lambda p: p.polypow([1.0], 0.5), ValueError, "polypow takes a whole number"),
         (lambda p: p.polyvander([1.0], -1), ValueError, "polyvander takes a degree of 0 or more"),
         (lambda p: p.polyvander([1.0], 1.5), TypeError, "polyvander takes a whole number as degree"),
@@ -201,6 +203,7 @@ def test_a_class_computes_what_numpys_does(name: str) -> None:
         (a.integ(2, [1, 2], 0.5), p.integ(2, [1, 2], 0.5)),
         (a.convert(), p.convert()),
         (a.convert(kind=anp.polynomial.Legendre), p.convert(kind=np.polynomial.Legendre)),
+        (a.convert(kind=np.polynomial.Hermite), p.convert(kind=np.polynomial.Hermite)),
         (a(b), p(q)),
         (a.cutdeg(1), p.cutdeg(1)),
         (a.trim(1.5), p.trim(1.5)),
@@ -229,6 +232,35 @@ def test_a_class_is_differentiable_by_coefficients_and_points(name: str) -> None
     check_along_a_line(value, [_X, _C, _D])
 
 
+@pytest.mark.parametrize("name", _CLASSES)
+def test_a_class_is_differentiable_by_domain_and_window(name: str) -> None:
+    kind = getattr(anp.polynomial, name)
+
+    def value(domain: Any, window: Any) -> Any:
+        a, roots = kind(_C, domain, window), kind.fromroots(_D, domain, window)
+        fitted = kind.fit(_X, _X**3, 2, domain, window=window)
+        return (a.deriv() + a.integ(lbnd=0.5)).convert()(_X) + roots(_X) + fitted(_X) + a.linspace(5)[1]
+
+    check_along_a_line(value, [np.array([-2.0, 1.0]), np.array([0.25, 1.5])])
+
+
+def test_a_constant_of_zero_and_zeros_at_an_end_have_gradients() -> None:
+    module = anp.polynomial.polynomial
+    zeros, row = ag.tensor([0.0, 0.0], requires_grad=True), ag.tensor([2.0, 4.0], requires_grad=True)
+
+    (of_zeros,) = sync.grad(module.polyadd([1.0, 2.0, 3.0], zeros) @ np.array([1.0, 2.0, 4.0]), [zeros])
+    (of_row,) = sync.grad(module.polydiv(row, [1.0, 2.0])[1].sum(), [row])
+
+    assert (of_zeros.tolist(), of_row.tolist()) == ([1.0, 2.0], [1.0, -0.5])
+
+
+def test_a_class_keeps_its_symbol() -> None:
+    series = anp.polynomial.Polynomial([1.0, 2.0], symbol="t")
+
+    assert ((series * 2).convert().symbol, series == anp.polynomial.Polynomial([1.0, 2.0])) == ("t", False)
+    assert anp.polynomial.Legendre.basis(2, symbol="t").symbol == "t"
+
+
 def test_a_tensor_beside_a_class_is_a_constant() -> None:
     factor = ag.tensor(1.5, requires_grad=True)
     moved: Any = factor * anp.polynomial.Polynomial([1.0, 2.0]) + factor
@@ -251,6 +283,10 @@ def test_a_chebyshev_class_interpolates() -> None:
         (lambda p: p.Polynomial([1.0], domain=[1.0]), ValueError, "takes a domain of two numbers"),
         (lambda p: p.Polynomial([1.0]) + p.Legendre([1.0]), TypeError, "write other.convert"),
         (lambda p: p.Polynomial([1.0]) + p.Polynomial([1.0], [0, 1]), TypeError, "write other.convert"),
+        (lambda p: p.Polynomial([1.0]) + p.Polynomial([1.0], symbol="t"), ValueError, "give both one symbol"),
+        (lambda p: p.Polynomial([1.0], symbol="1t"), ValueError, "a name of Python's as symbol"),
+        (lambda p: p.Polynomial([1.0], symbol=1), TypeError, "a text as symbol"),
+        (lambda p: p.Polynomial([1.0]).convert(kind=int), TypeError, "to a class of series, not to int"),
         (lambda p: p.Polynomial([1.0]) / p.Polynomial([1.0]), TypeError, "write // or divmod"),
         (lambda p: p.Polynomial([1.0]).truncate(0), ValueError, "truncate takes a positive number"),
         (lambda p: hash(p.Polynomial([1.0])), TypeError, "has no hash"),

@@ -41,6 +41,7 @@ def stepped():
 #: no signal can, and the lock would stay taken.
 CALLS: dict[str, Callable[[], object]] = {
     "quad": lambda: integrate.quad(lambda x, a: np.sin(a * x), 0.0, 1.0, (A,)),
+    "gradient of quad": lambda: sync.grad(integrate.quad(lambda x, a: a * x, 0.0, 1.0, (A,))[0], [A]),
     "minimize": lambda: optimize.minimize(lambda x, a: ((x - a) ** 2).sum(), np.zeros(2), (A,), options={"maxiter": 1}),
     "root": lambda: optimize.root(lambda x, a: x**3 - a, np.ones(1), (A,)),
     "solve_ivp": lambda: integrate.solve_ivp(lambda t, y, a: -a * y, (0, 0.01), np.ones(1), args=(A,)),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.spatial
+import scipy.spatial.distance as scipy_distance
 
 import asyncgrad as ag
 from asyncgrad import sync
@@ -90,14 +91,47 @@ def test_close_points_far_from_the_origin_keep_their_digits() -> None:
     np.testing.assert_allclose(x.grad.numpy(), [[-0.6, -0.8]], rtol=1e-12)
 
 
-def test_a_metric_of_truth_values_is_refused_by_name() -> None:
-    with pytest.raises(ArgumentError, match="no derivative with metric='hamming': there are braycurtis, "):
-        distance.cdist(_X, _Y, "hamming")
+@pytest.mark.parametrize("metric", ["hamming", "jaccard", "yule"])
+def test_a_metric_without_derivative_has_scipys_values_and_refuses_points_that_require_grad(metric: str) -> None:
+    x, y = _X > 0, ag.tensor(_Y > 0)
+
+    assert np.array_equal(distance.cdist(x, y, metric).numpy(), scipy_distance.cdist(x, y.numpy(), metric))
+    assert np.array_equal(distance.pdist(y, metric).numpy(), scipy_distance.pdist(y.numpy(), metric))
+    with pytest.raises(ArgumentError, match=f"no derivative with metric='{metric}': there are braycurtis, "):
+        distance.cdist(ag.tensor(_X, requires_grad=True), _Y, metric)
+
+
+def test_distances_are_written_into_out_and_what_a_metric_does_not_take_is_refused() -> None:
+    x, out = ag.tensor(_X, requires_grad=True), ag.tensor(np.zeros((len(_X), len(_Y))))
+
+    assert distance.cdist(x, _Y, out=out) is out
+    assert np.array_equal(out.detach().numpy(), scipy_distance.cdist(_X, _Y))
+    (grad,) = sync.grad(out.sum(), [x])
+    assert np.array_equal(grad.numpy(), sync.grad(distance.cdist(x, _Y).sum(), [x])[0].numpy())
+    with pytest.raises(ValueError, match=r"out must have the shape \(3,\)"):
+        distance.pdist(_X, out=np.zeros(4))
+    with pytest.raises(ValueError, match="out must be contiguous"):
+        distance.cdist(_X, _Y, out=np.zeros((len(_Y), len(_X))).T)
+    with pytest.raises(TypeError, match=r"distance\.cosine takes real vectors"):
+        distance.cosine([1.0 + 1j, 2.0], [1.0, 0.5])
+    with pytest.raises(TypeError, match="metric='seuclidean' takes no p"):
+        distance.cdist(_X, _Y, "seuclidean", p=1.0)
+    for refused in (lambda w: distance.cosine(_X[0], _Y[0], w), lambda w: distance.pdist(_X, "cosine", w=w)):
+        with pytest.raises(ValueError, match="weights w of a distance must not be negative"):
+            refused(np.array([1.0, -1.0]))
 
 
 def test_shapes_that_do_not_fit_are_named() -> None:
     with pytest.raises(ValueError, match=r"as many columns.*\(3, 2\) and \(4, 3\)"):
         distance.cdist(_X, _WIDE)
+
+
+def test_an_arc_between_points_that_are_nearly_opposite_is_scipys() -> None:
+    start, end, times = np.array([0.0, -9.59930941e-04, 9.99999539e-01]), [0.0, 0.0, -1.0], np.linspace(0.0, 1.0, 5)
+
+    found = spatial.geometric_slerp(start, end, times)
+
+    np.testing.assert_allclose(found.numpy(), scipy.spatial.geometric_slerp(start, end, times), atol=1e-9)
 
 
 def _on_sphere(function: Any) -> Any:

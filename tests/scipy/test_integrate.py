@@ -374,6 +374,8 @@ def test_errors_say_what_to_write_instead() -> None:
         integrate.quad_vec(np.sin, 0, 1, workers=2)
     with pytest.raises(ArgumentError, match="1 more than a power of 2, not 4"):
         integrate.romb(np.ones(4))
+    with pytest.raises(ArgumentError, match="at least one sample"):
+        integrate.cumulative_simpson(np.ones(0))
     with pytest.raises(ArgumentError, match="must have as many elements along axis -1"):
         integrate.simpson(np.ones(4), np.ones(3))
 

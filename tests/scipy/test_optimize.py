@@ -751,6 +751,36 @@ def test_a_jacobian_may_be_sparse_and_a_loss_a_function() -> None:
     np.testing.assert_allclose(sync.grad(np.sum(found.x), (b,))[0].numpy(), [0.5, 0.25], rtol=1e-5)
 
 
+def test_residuals_take_keywords_that_gradients_flow_to() -> None:
+    a, b = leaf(3.0), leaf(2.0)
+
+    def residuals(x: Any, b: Any, *, a: Any) -> Any:
+        return x**2 - a * b
+
+    async def awaited(x: Any, b: Any, *, a: Any) -> Any:
+        return residuals(x, b, a=a)
+
+    async def find() -> Any:
+        return await optimize.least_squares(awaited, [2.0], args=(b,), kwargs={"a": a}, jac_sparsity=[[1]])
+
+    async def slopes_of_awaited() -> Any:
+        return await ag.grad(np.sum((await find()).x), (a, b))
+
+    found = optimize.least_squares(residuals, [2.0], args=(b,), kwargs={"a": a})
+    for slopes in (sync.grad(np.sum(found.x), (a, b)), ag.run(slopes_of_awaited())):
+        np.testing.assert_allclose([one.item() for one in slopes], [1 / np.sqrt(6.0), 1.5 / np.sqrt(6.0)], rtol=1e-6)
+    with pytest.raises(ArgumentError, match=r"jac_sparsity must have the shape of the Jacobian, \(1, 1\)"):
+        optimize.least_squares(lambda x: x, [2.0], jac_sparsity=np.ones((2, 1)))
+
+
+def test_options_may_be_tensors() -> None:
+    simplex = leaf([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    options = {"initial_simplex": simplex}
+    found = optimize.minimize(lambda x: ((x - 1) ** 2).sum(), np.zeros(2), method="nelder-mead", options=options)
+
+    np.testing.assert_allclose(found.x.numpy(), [1.0, 1.0], atol=1e-3)
+
+
 @pytest.mark.parametrize("method", ["broyden1", "krylov"])
 @pytest.mark.parametrize("start", [1.5, np.array([[1.5, 1.25]])])
 def test_a_root_has_the_shape_of_its_start_where_scipys_has(method: str, start: Any) -> None:

@@ -299,6 +299,29 @@ def test_what_sparse_arrays_do_not_do_is_told() -> None:
         matrix + 1.0
 
 
+def test_a_system_may_be_dense_and_its_right_hand_side_sparse() -> None:
+    dense, right = ag.tensor(SQUARE, requires_grad=True), scipy_sparse.csc_array(SQUARE[:, :2])
+    expected = np.linalg.solve(SQUARE, SQUARE[:, :2])
+
+    solution = sparse.linalg.spsolve(dense, right)
+    (grad,) = sync.grad(solution.toarray()[0, 1] + sparse.linalg.gmres(dense, np.ones(3), rtol=1e-12)[0][0], [dense])
+
+    def value(matrix: Any) -> Any:
+        return np.linalg.solve(matrix, SQUARE[:, :2])[0, 1] + np.linalg.solve(matrix, np.ones(3))[0]
+
+    np.testing.assert_allclose(solution.toarray().detach().numpy(), expected, atol=1e-12)
+    for place in np.ndindex(3, 3):
+        step = np.zeros((3, 3))
+        step[place] = 1e-6
+        slope = (value(SQUARE + step) - value(SQUARE - step)) / 2e-6
+        assert grad[place].item() == pytest.approx(slope, abs=1e-8)
+
+
+def test_the_solution_of_a_singular_system_is_nan_with_a_warning() -> None:
+    with pytest.warns(scipy_sparse.linalg.MatrixRankWarning, match="exactly singular"):
+        assert np.isnan(sparse.linalg.spsolve(sparse.csr_array(np.ones((2, 2))), np.ones(2)).numpy()).all()
+
+
 def test_the_elements_are_the_leaf_of_a_tree() -> None:
     data = leaf(7)
     matrix = array(data)

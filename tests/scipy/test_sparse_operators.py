@@ -29,10 +29,10 @@ _OPERATORS = [
 ]
 
 
-def _outcome(function: Callable[..., Any], *operands: Any) -> Any:
+def _outcome(function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
     """Return whether a result is sparse, and it as an array; None for a refusal."""
     try:
-        found = function(*operands)
+        found = function(*operands, **options)
     except (TypeError, ValueError, NotImplementedError, ArithmeticError):
         return None
     is_sparse = hasattr(found, "toarray")
@@ -151,11 +151,65 @@ def test_a_method_is_scipys_where_elements_repeat(name: str) -> None:
     _check(_outcome(getattr(theirs, name)), _outcome(getattr(mine, name)), name)
 
 
+def _reductions() -> list[tuple[str, dict[str, Any]]]:
+    axes = (None, 0, 1, -1, (0, 1), (1,), (1, 1), (), 2, 1.5)
+    extremes = ("max", "min", "nanmax", "nanmin", "argmax", "argmin")
+    return [
+        *((name, {"axis": axis, "explicit": explicit}) for name in extremes for axis in axes for explicit in (0, 1)),
+        *((name, {"axis": axis, "dtype": kind}) for name in ("sum", "mean") for axis in axes for kind in (None, "f")),
+        *(("count_nonzero", {"axis": axis}) for axis in (None, 0, -1)),
+        ("power", {"n": 2, "dtype": "f"}),
+        *(("transpose", {"axes": axes, "copy": True}) for axes in ((1, 0), (0, 1), (1, 1))),
+        *(("reshape", {"shape": (2, 6), "order": order, "copy": True}) for order in "CF"),
+        *(("toarray", {"order": "F", "out": out}) for out in (None, np.zeros((3, 4)))),
+        *(("astype", {"dtype": "b", "casting": casting, "copy": False}) for casting in ("safe", "unsafe")),
+        *((name, {"copy": True}) for name in ("tocsr", "tocsc", "tocoo", "conj")),
+        ("__bool__", {}),
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int8", "bool"])
+def test_a_method_takes_and_refuses_the_parameters_of_scipys(dtype: str) -> None:
+    matrix = _MATRIX.copy()
+    matrix[0, 2] = np.nan if dtype == "float64" else 100
+    matrix[1, :2] = 100, 100
+    theirs, mine = (made(matrix.astype(dtype)) for made in (scipy_sparse.coo_array, sparse.coo_array))
+    for name, options in _reductions():
+        case = (name, options)
+        _check(_outcome(getattr(theirs, name), **options), _outcome(getattr(mine, name), **options), case)
+
+
+def test_larger_elements_and_arrangements_of_dense_blocks_are_scipys() -> None:
+    blocks = (scipy_sparse.csr_array(_MATRIX), sparse.csr_array(_MATRIX))
+    for function in [
+        *(lambda module, a, other=other: a.maximum(other) for other in (_OTHER, 0, 2, scipy_sparse.csr_array(_OTHER))),
+        *(
+            lambda module, a, other=other: a.minimum(other)
+            for other in (_OTHER, 0, -1, scipy_sparse.csr_array(_OTHER[:1]))
+        ),
+        lambda module, a: a.dot(2.5),
+        lambda module, a: a.astype(bool) - scipy_sparse.csr_array(_OTHER.astype(bool)),
+        lambda module, a: module.hstack([a, _OTHER], format="csr"),
+        lambda module, a: module.vstack([a, _OTHER], dtype="f"),
+        lambda module, a: module.block_diag([a, 3.0, [1, 2]], format="csc"),
+        lambda module, a: module.block_array([[a, None], [None, _OTHER]], dtype="f"),
+        lambda module, a: module.tril(_OTHER, format="csr"),
+        lambda module, a: module.kron(_OTHER, a, format="csr"),
+    ]:
+        expected, found = (
+            _outcome(function, module, block) for module, block in zip((scipy_sparse, sparse), blocks, strict=True)
+        )
+        _check(expected, found, function)
+
+
 @pytest.mark.parametrize(
     "function",
     [
         lambda a, b: a * b[:1],
         lambda a, b: b[:, 1:2] * a,
+        lambda a, b: a.maximum(b) * a + a.minimum(b) * b,
+        lambda a, b: a.max(axis=0) * b + (a.min(axis=1) @ b) * a + a.sum(axis=0) * b,
+        lambda a, b: sparse.hstack([a.maximum(2), b.mean(axis=1)[:, None]])[:, 1:],
         lambda a, b: a[:1] * b,
         lambda a, b: a - b,
         lambda a, b: a / (b + np.full((3, 4), 9.0)),

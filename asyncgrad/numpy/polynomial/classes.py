@@ -21,21 +21,23 @@ __all__ = ["Chebyshev", "Hermite", "HermiteE", "Laguerre", "Legendre", "Polynomi
 class Series(ABC):
     """Abstract: a series of polynomials by its coefficients, as NumPy's class of the same name.
 
-    It is differentiable by the coefficients, also through arithmetic, and by where it is called. The domain and the
-    window are arrays, which have no derivative. NumPy's names that are not here are about texts and pictures.
+    It is differentiable by the coefficients, also through arithmetic, by where it is called, and by a domain and a
+    window that require grad. NumPy's names that are not here are about texts and pictures.
 
     Args:
         coef: the coefficients, shape (n,), that of degree 0 first; a tensor of floating numbers is shared.
         domain: the interval that is mapped to the window, shape (2,); None for the class's.
         window: the interval in which the polynomials are taken, shape (2,); None for the class's.
+        symbol: the name of the variable; series of different ones do not meet.
 
     Attributes:
         coef: the coefficients, a Tensor.
-        domain: an array.
-        window: an array.
+        domain: an array; a Tensor if it requires grad.
+        window: an array; a Tensor if it requires grad.
+        symbol: the name of the variable.
 
     Raises:
-        ValueError: the coefficients are none, or no row.
+        ValueError: the coefficients are none, or no row; or the symbol is no name of Python's.
 
     Example:
         >>> import asyncgrad as ag
@@ -46,7 +48,7 @@ class Series(ABC):
         [0.0, 1.0, 1.0]
     """
 
-    __slots__ = ("coef", "domain", "window")
+    __slots__ = ("coef", "domain", "symbol", "window")
 
     #: Has tensors and arrays leave an operation to this class.
     __array_ufunc__ = None
@@ -54,7 +56,7 @@ class Series(ABC):
     _interval = (-1.0, 1.0)
     _most = 100
 
-    def __init__(self, coef: Any, domain: Any = None, window: Any = None) -> None:
+    def __init__(self, coef: Any, domain: Any = None, window: Any = None, symbol: str = "x") -> None:
         row = series.numbers(coef)
         row = row.reshape(1) if row.ndim == 0 else row
         if row.ndim != 1 or not row.size:
@@ -62,7 +64,14 @@ class Series(ABC):
                 f"numpy.polynomial.{type(self).__name__} takes a row of one coefficient or more, not an array of shape "
                 f"{row.shape}"
             )
+        if not isinstance(symbol, str):
+            raise TypeError(f"numpy.polynomial.{type(self).__name__} takes a text as symbol, not {symbol!r}")
+        if not symbol.isidentifier():
+            raise ValueError(
+                f"numpy.polynomial.{type(self).__name__} takes a name of Python's as symbol, not {symbol!r}"
+            )
         self.coef: Tensor = row
+        self.symbol: str = symbol
         self.domain: Any = self._ends("domain", domain)
         self.window: Any = self._ends("window", window)
 
@@ -70,13 +79,14 @@ class Series(ABC):
     def _ends(cls, name: str, interval: Any) -> Any:
         if interval is None or (isinstance(interval, list) and not interval):
             return np.array(cls._interval)
-        ends = np.array(raw(asarray(interval)), float)
+        is_recorded = isinstance(interval, Tensor) and interval.requires_grad
+        ends = series.numbers(interval) if is_recorded else np.array(raw(asarray(interval)), float)
         if ends.shape != (2,):
             raise ValueError(f"numpy.polynomial.{cls.__name__} takes a {name} of two numbers, not {interval!r}")
         return ends
 
     def _like(self, coef: Any) -> Self:
-        return type(self)(coef, self.domain, self.window)
+        return type(self)(coef, self.domain, self.window, self.symbol)
 
     def mapparms(self) -> tuple[Any, Any]:
         """Return the offset and the scale of the map from the domain to the window."""
@@ -97,13 +107,13 @@ class Series(ABC):
 
     def deriv(self, m: int = 1) -> Self:
         """Return the m-th derivative."""
-        return self._like(series.differentiate(self._basis, self.coef, m, float(self.mapparms()[1])))
+        return self._like(series.differentiate(self._basis, self.coef, m, _number(self.mapparms()[1])))
 
     def integ(self, m: int = 1, k: Any = (), lbnd: Any = None) -> Self:
         """Return the m-th integral, with constants of integration and where it begins; None for 0 in the window."""
         offset, scale = self.mapparms()
         start = 0 if lbnd is None else offset + scale * series.numbers(lbnd)
-        return self._like(series.integrate(self._basis, self.coef, m, k, start, float(1 / scale)))
+        return self._like(series.integrate(self._basis, self.coef, m, k, start, _number(1 / scale)))
 
     def roots(self) -> Tensor:
         """Return the roots, in order."""
@@ -136,8 +146,9 @@ class Series(ABC):
         return points, self(points)
 
     def convert(self, domain: Any = None, kind: type[Series] | None = None, window: Any = None) -> Any:
-        """Return the same function as a series of another class, domain or window."""
-        return self((type(self) if kind is None else kind).identity(domain, window))
+        """Return the same function as a series of another class, which may be NumPy's, domain or window."""
+        wanted = type(self) if kind is None else kind if issubclass(kind, Series) else _class_of(kind)
+        return self(wanted.identity(domain, window, self.symbol))
 
     @classmethod
     def cast(cls, series: Series, domain: Any = None, window: Any = None) -> Self:
@@ -146,27 +157,28 @@ class Series(ABC):
         return found
 
     @classmethod
-    def identity(cls, domain: Any = None, window: Any = None) -> Self:
+    def identity(cls, domain: Any = None, window: Any = None, symbol: str = "x") -> Self:
         """Return the series whose values are its points."""
         domain, window = cls._ends("domain", domain), cls._ends("window", window)
         offset, scale = polyutils.mapparms(window, domain)
-        return cls(series.line(cls._basis, offset, scale), domain, window)
+        return cls(series.line(cls._basis, offset, scale), domain, window, symbol)
 
     @classmethod
-    def basis(cls, deg: int, domain: Any = None, window: Any = None) -> Self:
+    def basis(cls, deg: int, domain: Any = None, window: Any = None, symbol: str = "x") -> Self:
         """Return one polynomial of the basis."""
         if int(deg) != deg or deg < 0:
             raise ValueError(f"numpy.polynomial.{cls.__name__}.basis takes a degree of 0 or more, not {deg}")
-        return cls(np.eye(int(deg) + 1)[-1], domain, window)
+        return cls(np.eye(int(deg) + 1)[-1], domain, window, symbol)
 
     @classmethod
-    def fromroots(cls, roots: Any, domain: Any = (), window: Any = None) -> Self:
+    def fromroots(cls, roots: Any, domain: Any = (), window: Any = None, symbol: str = "x") -> Self:
         """Return the series with given roots; a domain of None is that of the roots."""
         roots = series.numbers(roots)
         domain = polyutils.getdomain(raw(roots)) if domain is None else domain if len(domain) else None
         domain, window = cls._ends("domain", domain), cls._ends("window", window)
         offset, scale = polyutils.mapparms(domain, window)
-        return cls(series.from_roots(cls._basis, offset + scale * roots) / scale**roots.size, domain, window)
+        found = series.from_roots(cls._basis, offset + scale * roots) / scale**roots.size
+        return cls(found, domain, window, symbol)
 
     @classmethod
     def fit(
@@ -179,6 +191,7 @@ class Series(ABC):
         full: bool = False,
         w: Any = None,
         window: Any = None,
+        symbol: str = "x",
     ) -> Any:
         """Return the series that fits points with the least sum of squared errors, by default in their own domain."""
         x = series.numbers(x)
@@ -188,7 +201,8 @@ class Series(ABC):
         domain, window = cls._ends("domain", domain), cls._ends("window", window)
         offset, scale = polyutils.mapparms(domain, window)
         found = series.fit(cls._basis, offset + scale * x, y, deg, rcond, full, w)
-        return (cls(found[0], domain, window), found[1]) if full else cls(found, domain, window)
+        fitted = cls(found[0] if full else found, domain, window, symbol)
+        return (fitted, found[1]) if full else fitted
 
     def _coefficients(self, other: Any) -> Any:
         """Return the coefficients of the other operand.
@@ -201,7 +215,11 @@ class Series(ABC):
         if type(other) is not type(self):
             mine, others = type(self).__name__, type(other).__name__
             raise TypeError(f"a {mine} meets a {others}: write other.convert(kind={mine})")
-        if np.any(self.domain != other.domain) or np.any(self.window != other.window):
+        if self.symbol != other.symbol:
+            raise ValueError(
+                f"a {type(self).__name__} of {self.symbol} meets one of {other.symbol}: give both one symbol"
+            )
+        if not (_is_same(self.domain, other.domain) and _is_same(self.window, other.window)):
             raise TypeError(
                 f"a {type(self).__name__} of domain {self.domain} and window {self.window} meets one of {other.domain} "
                 f"and {other.window}: write other.convert(domain, window=window)"
@@ -254,11 +272,11 @@ class Series(ABC):
         return iter(self.coef)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether class, domain, window and the values of the coefficients are the same."""
-        if type(other) is not type(self):
+        """Return whether class, domain, window, symbol and the values of the coefficients are the same."""
+        if type(other) is not type(self) or other.symbol != self.symbol:
             return False
-        pairs = ((self.domain, other.domain), (self.window, other.window), (raw(self.coef), raw(other.coef)))
-        return all(np.array_equal(one, another) for one, another in pairs)
+        pairs = ((self.domain, other.domain), (self.window, other.window), (self.coef, other.coef))
+        return all(_is_same(one, another) for one, another in pairs)
 
     def __hash__(self) -> int:
         """Refuse: what may be equal to another one by its values has no hash.
@@ -281,6 +299,27 @@ class Series(ABC):
         return f"{type(self).__name__}({self.coef!r}, domain={domain}, window={window})"
 
 
+def _number(value: Any) -> Any:
+    """Return the scale of a map as a number, or as a Tensor if it has a history."""
+    return value if isinstance(value, Tensor) else float(value)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return np.array_equal(raw(one), raw(other))
+
+
+def _class_of(kind: type[Any]) -> type[Series]:
+    """Return the class of the name of NumPy's.
+
+    Raises:
+        TypeError: there is none.
+    """
+    for one in Series.__subclasses__():
+        if one.__name__ == kind.__name__:
+            return one
+    raise TypeError(f"numpy.polynomial: a series is converted to a class of series, not to {kind.__name__}")
+
+
 @final
 class Polynomial(Series):
     """A power series: see Series."""
@@ -299,11 +338,12 @@ class Chebyshev(Series):
     _basis: Basis = BASES["chebyshev"]
 
     @classmethod
-    def interpolate(cls, func: Any, deg: int, domain: Any = None, args: Any = ()) -> Self:
+    def interpolate(cls, func: Any, deg: int, domain: Any = None, args: Any = (), symbol: str = "x") -> Self:
         """Return the series that interpolates a function at the Chebyshev points of the domain."""
         domain = cls._ends("domain", domain)
         offset, scale = polyutils.mapparms(cls._ends("window", None), domain)
-        return cls(series.interpolate(cls._basis, lambda x, *rest: func(offset + scale * x, *rest), deg, args), domain)
+        found = series.interpolate(cls._basis, lambda x, *rest: func(offset + scale * x, *rest), deg, args)
+        return cls(found, domain, symbol=symbol)
 
 
 @final

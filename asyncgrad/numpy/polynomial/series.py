@@ -6,6 +6,7 @@ they would have as gradient is lost with them.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,8 +48,8 @@ def numbers(value: Any) -> Any:
     return tensor if tensor.dtype.kind in "fc" else tensor.astype(float)
 
 
-def _row(basis: Basis, name: str, value: Any) -> Any:
-    """Return the coefficients of one series, without zeros at the end.
+def _row(basis: Basis, name: str, value: Any, *, is_trimmed: bool = True) -> Any:
+    """Return the coefficients of one series, without zeros at the end if it `is_trimmed`.
 
     Raises:
         ValueError: they are none, or of several series.
@@ -60,12 +61,15 @@ def _row(basis: Basis, name: str, value: Any) -> Any:
             f"numpy.polynomial: {basis.prefix}{name} takes a row of one coefficient or more, not an array of shape "
             f"{row.shape}"
         )
-    return _trimmed(row)
+    return _trimmed(row) if is_trimmed else row
 
 
 def _trimmed(row: Any, tolerance: float = 0.0) -> Any:
     found = np.flatnonzero(~(np.abs(raw(row)) <= tolerance))
-    return row[: int(found[-1]) + 1] if found.size else row[:1] * 0.0
+    if found.size:
+        return row[: int(found[-1]) + 1]
+    # A constant of 0 has a gradient as any other; a small one that is made 0 has none.
+    return row[:1] * 0.0 if tolerance else row[:1]
 
 
 def _padded(row: Any, count: int) -> Any:
@@ -210,7 +214,8 @@ def _degree(basis: Basis, name: str, deg: Any) -> int:
 
 def add(basis: Basis, c1: Any, c2: Any) -> Any:
     """Return the sum of two series."""
-    c1, c2 = _row(basis, "add", c1), _row(basis, "add", c2)
+    # With the zeros at their ends, which have gradients where the other series is as long.
+    c1, c2 = _row(basis, "add", c1, is_trimmed=False), _row(basis, "add", c2, is_trimmed=False)
     count = max(c1.shape[0], c2.shape[0])
     return _trimmed(_padded(c1, count) + _padded(c2, count))
 
@@ -288,9 +293,13 @@ def _moved(c: Any, axis: int) -> Any:
 
 
 def _order(basis: Basis, name: str, m: Any) -> int:
-    if int(m) != m or m < 0:
-        raise ValueError(f"numpy.polynomial: {basis.prefix}{name} takes m=0 or more, a whole number, not {m!r}")
-    return int(m)
+    try:
+        order = operator.index(m)
+    except TypeError:
+        raise TypeError(f"numpy.polynomial: {basis.prefix}{name} takes a whole number as m, not {m!r}") from None
+    if order < 0:
+        raise ValueError(f"numpy.polynomial: {basis.prefix}{name} takes m=0 or more, not {m!r}")
+    return order
 
 
 def differentiate(basis: Basis, c: Any, m: int = 1, scl: Any = 1, axis: int = 0) -> Any:
@@ -306,6 +315,9 @@ def differentiate(basis: Basis, c: Any, m: int = 1, scl: Any = 1, axis: int = 0)
 def integrate(basis: Basis, c: Any, m: int = 1, k: Any = (), lbnd: Any = 0, scl: Any = 1, axis: int = 0) -> Any:
     """Return the m-th integral of a series along an axis, with constants of integration."""
     order = _order(basis, "int", m)
+    for parameter, number in (("lbnd", lbnd), ("scl", scl)):
+        if np.ndim(number):
+            raise ValueError(f"numpy.polynomial: {basis.prefix}int takes a number as {parameter}, not {number!r}")
     constants = list(k) if np.iterable(k) else [k]
     if len(constants) > order:
         raise ValueError(

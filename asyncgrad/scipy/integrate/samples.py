@@ -113,6 +113,8 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
     """
     y, steps = _samples_and_steps(y, x, dx, axis, "cumulative_simpson")
     count = y.shape[-1]
+    if not count:
+        raise ArgumentError("scipy.integrate.cumulative_simpson takes at least one sample along the axis, not none")
     if count < 3:
         sums = np.cumsum(steps * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
     else:

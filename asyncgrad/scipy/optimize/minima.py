@@ -13,7 +13,7 @@ from ...core.rows import check_concurrency
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import floating, plain_options
 from ..solutions import (
     Parameters,
     call_differentiated,
@@ -132,7 +132,7 @@ def _minimize(
             bounds=bounds,
             tol=tol,
             callback=None if callback is None else _plain_callback(callback, search.point),
-            options=options,
+            options=plain_options(options),
             **_derivatives(kind, jac, hess, hessp, ask),
             **({"constraints": search.constraints_for_scipy(kind, ask)} if given else {}),
         )
@@ -388,7 +388,7 @@ def minimize_scalar(
 
     def solve(ask: Any) -> Any:
         return optimize.minimize_scalar(
-            lambda x: ask("value", np.reshape(x, 1)), bracket, bounds, (), method, tol, options
+            lambda x: ask("value", np.reshape(x, 1)), bracket, bounds, (), method, tol, plain_options(options)
         )
 
     async def run() -> Any:

@@ -11,7 +11,7 @@ from scipy import optimize
 from ...core.rows import check_concurrency
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import floating, plain_options
 from ..solutions import (
     Parameters,
     array_of,
@@ -82,7 +82,8 @@ def root(
 
     def solve(function: Any, jacobian: Any, start: Any) -> Any:
         given = jacobian if takes_jacobian and jac is not False else None
-        return optimize.root(function, start, method=method, jac=given, tol=tol, callback=callback, options=options)
+        kept = {"tol": tol, "callback": callback, "options": plain_options(options)}
+        return optimize.root(function, start, method=method, jac=given, **kept)
 
     async def run() -> Any:
         start = Point(x0, method.lower() not in _METHODS_WITH_JACOBIAN)
@@ -290,7 +291,7 @@ def _root_scalar(
     def solve(ask: Any) -> Any:
         ends = None if bracket is None else [_number(one) for one in bracket]
         asked = _scalar_derivatives(fprime, fprime2, "slope" if needs_slope else None, ask)
-        limits = {"xtol": _number(xtol), "rtol": _number(rtol), "maxiter": maxiter, "options": options}
+        limits = {"xtol": _number(xtol), "rtol": _number(rtol), "maxiter": maxiter, "options": plain_options(options)}
         return optimize.root_scalar(lambda x: ask(0, x), method=method, bracket=ends, **asked, **starts, **limits)
 
     async def run() -> Any:

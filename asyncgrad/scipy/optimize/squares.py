@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from scipy import optimize
 from ...core.engine.completion import warn
 from ...core.rows import check_concurrency
 from ...core.settings.awaiting import finish
+from ...core.settings.context import is_kind
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
@@ -62,6 +64,7 @@ def least_squares(
     f_scale: float = 1.0,
     *,
     args: Any = (),
+    kwargs: Any = None,
     concurrency: int | None = None,
     **options: Any,
 ) -> Any:
@@ -72,7 +75,8 @@ def least_squares(
         x0: where to start: a vector, or a tree of arrays, which `fun` then takes as such a tree.
         jac: a function like `fun` that returns the Jacobian, which may be sparse or a LinearOperator; None for
             asyncgrad's, or SciPy's names of differences.
-        args: a tuple of trees of anything. The tensors that gradients are to flow to are leaves of it.
+        args: a tuple of trees of anything. The tensors that gradients are to flow to are leaves of it, or of `kwargs`.
+        kwargs: a dict of what `fun` and `jac` take by keyword; None for nothing.
         loss: one of SciPy's names; or a function as SciPy's, of arrays of squared residuals, whose first and second
             derivatives it returns with its values: the solution has a first derivative alone then.
         bounds: as SciPy's.
@@ -95,9 +99,32 @@ def least_squares(
     Source: scipy.optimize.least_squares.
     """
     at_once = check_concurrency(concurrency)
+    if kwargs:
+        fun, jac, args = _with_keywords(fun), _with_keywords(jac), (*_as_tuple(args), dict(kwargs))
     return _least_squares(
         fun, x0, jac, bounds, method, ftol, xtol, gtol, x_scale, loss, f_scale, args, at_once, options
     )
+
+
+def _as_tuple(args: Any) -> tuple[Any, ...]:
+    return args if isinstance(args, tuple) else (args,)
+
+
+def _with_keywords(function: Any) -> Any:
+    """Return a function that takes a dict of keywords as its last argument; what is no function as it is."""
+    if not callable(function):
+        return function
+    if is_kind(inspect.iscoroutinefunction, function):
+
+        async def awaited(x: Any, *args: Any) -> Any:
+            return await function(x, *args[:-1], **args[-1])
+
+        return functools.wraps(function)(awaited)
+
+    def called(x: Any, *args: Any) -> Any:
+        return function(x, *args[:-1], **args[-1])
+
+    return functools.wraps(function)(called)
 
 
 def _check_names(jac: Any, loss: Any, name: str) -> None:
@@ -112,6 +139,17 @@ def _check_names(jac: Any, loss: Any, name: str) -> None:
 
 def _ends(bounds: Any) -> Any:
     return (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
+
+
+def _of_shape(jacobian: Any, sparsity: Any) -> Any:
+    """Return a Jacobian; raise if it has not the shape of the pattern that its elements are said to have."""
+    if sparsity is not None and np.shape(jacobian) != (
+        sparsity.shape if hasattr(sparsity, "tocsr") else np.shape(sparsity)
+    ):
+        raise ArgumentError(
+            f"scipy.optimize.least_squares: jac_sparsity must have the shape of the Jacobian, {np.shape(jacobian)}"
+        )
+    return jacobian
 
 
 def _for_solver(jacobian: Any) -> Any:
@@ -139,6 +177,7 @@ def _least_squares(
     name = "scipy.optimize.least_squares"
     is_async = check_user_function(fun, name, "fun")
     _check_names(jac, loss, name)
+    sparsity = options.get("jac_sparsity") if jac is None else None
     bounds, point, params = plain_bounds(bounds, name), Point(x0).check_axes(x0, name), Parameters(args)
     x_scale = array_of(x_scale) if isinstance(x_scale, Tensor) else x_scale
     function = vector_function(fun, point, params)
@@ -151,7 +190,7 @@ def _least_squares(
             return np.atleast_1d(await forwards.value(given))
         if callable(jac):
             return _for_solver(await call_user(jac, point.of(given), *params.fill(constants)))
-        return await forwards.jacobian(given)
+        return _of_shape(await forwards.jacobian(given), sparsity)
 
     def solve(ask: Any) -> Any:
         kept = {"method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": x_scale, "loss": loss}

@@ -10,12 +10,14 @@ import numpy as np
 from scipy import sparse
 
 from ... import tree
+from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError, ArgumentTypeError
 from .constants import pattern_of
 from .elementwise import Elementwise
 from .entries import arranged, broadcast, matrix_product, merged, shared
+from .extremes import beside_one_another, extreme_of_rows
 from .pattern import Pattern, multiply_dense
 
 if TYPE_CHECKING:
@@ -94,44 +96,49 @@ class SparseArray(Elementwise):
         """The transpose, with the same elements."""
         return self.transpose()
 
-    def transpose(self) -> SparseArray:
-        """Return the transpose, with the same elements; of a vector, itself."""
+    def transpose(self, axes: tuple[int, ...] | None = None, copy: bool = False) -> SparseArray:
+        """Return the transpose, with the same elements; of a vector, itself. `copy` has no effect."""
+        if axes is not None and tuple(axes) == tuple(range(self.ndim)):
+            return self
+        if axes is not None and tuple(axes) != (1, 0)[-self.ndim :]:
+            raise ValueError(f"scipy.sparse: no order of the axes of an array of shape {self.shape} is {axes}")
         return self if self.is_vector else SparseArray(self.data, self.pattern.transpose())
 
-    def reshape(self, *shape: Any) -> SparseArray:
-        """Return the array of the same elements in another shape of one or two axes, by rows."""
+    def reshape(self, *shape: Any, order: str = "C", copy: bool = False) -> SparseArray:
+        """Return the array of the same elements in another shape of one or two axes, by rows, or by columns ("F")."""
         wanted = shape[0] if len(shape) == 1 and np.ndim(shape[0]) else shape
-        return self._arranged(lambda matrix: matrix.reshape(wanted))
+        return self._arranged(lambda matrix: matrix.reshape(wanted, order=order))
 
     def toscipy(self) -> Any:
         """Return SciPy's array of the elements, without history."""
         matrix = self.pattern.matrix(self.data.detach().numpy())
         return matrix.reshape(self.shape).tocsr() if self.is_vector else matrix
 
-    def astype(self, dtype: Any) -> SparseArray:
-        """Return the array with its elements in another dtype."""
-        return self if self.dtype == dtype else self._of_kind(self.data.astype(dtype), self.pattern)
+    def astype(self, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> SparseArray:
+        """Return the array with its elements in another dtype; `copy` has no effect."""
+        return self if self.dtype == dtype else self._of_kind(self.data.astype(dtype, casting=casting), self.pattern)
 
-    def toarray(self) -> Tensor:
-        """Return the array as a dense tensor."""
+    def toarray(self, order: str | None = None, out: Any = None) -> Tensor:
+        """Return the array as a dense tensor, or write it into `out`; `order` has no effect."""
+        if order is not None and out is not None:
+            raise ValueError("scipy.sparse: toarray takes order or out, not both: leave out order")
         whole = np.zeros(self.pattern.shape, self.dtype)
-        dense: Tensor = _add_at(asarray(whole), self.pattern.positions(), self.data).reshape(self.shape)
-        return dense
+        return _finished(_add_at(asarray(whole), self.pattern.positions(), self.data).reshape(self.shape), None, out)
 
-    def todense(self) -> Tensor:
+    def todense(self, order: str | None = None, out: Any = None) -> Tensor:
         """Return the array as a dense tensor, as `toarray`."""
-        return self.toarray()
+        return self.toarray(order, out)
 
-    def tocsr(self) -> SparseArray:
-        """Return the array with its elements in the order of rows, those of one place added."""
+    def tocsr(self, copy: bool = False) -> SparseArray:
+        """Return the array with its elements in the order of rows, those of one place added; `copy` has no effect."""
         return self._of_kind(*self._deduplicated())
 
-    def tocsc(self) -> SparseArray:
-        """Return the matrix with its elements in the order of columns, those of one place added."""
+    def tocsc(self, copy: bool = False) -> SparseArray:
+        """Return the matrix with its elements in the order of columns, as `tocsr` has them in that of rows."""
         self._check_matrix("tocsc")
         return self.T.tocsr().T
 
-    def tocoo(self) -> SparseArray:
+    def tocoo(self, copy: bool = True) -> SparseArray:
         """Return the array as it is: `pattern.positions()` are the rows and columns of its elements."""
         return self
 
@@ -149,21 +156,33 @@ class SparseArray(Elementwise):
         found: Tensor = _add_at(asarray(np.zeros(length, self.dtype)), (start,), self.data[places])
         return found
 
-    def sum(self, axis: int | None = None) -> Tensor:
-        """Return the sum of all elements, or that of each column (axis 0) or row (axis 1)."""
-        if axis is None or (self.is_vector and axis in (0, -1)):
-            return self.data.sum()
-        if self.is_vector or axis not in (0, 1, -1, -2):
-            raise ValueError(f"scipy.sparse: sum takes axis None, 0 or 1 of a matrix, or 0 of a vector, not {axis}")
-        pattern = self.pattern if axis in (1, -1) else self.pattern.transpose()
-        result: Tensor = _product(self.data, np.ones(pattern.shape[1], self.dtype), pattern)
-        return result
+    def _axis(self, axis: Any) -> int | None:
+        """Return an axis of a matrix that is to be reduced, 0 or 1; None if all axes are."""
+        if axis is None:
+            return None
+        axes = axis if isinstance(axis, tuple) else (axis,)
+        if not axes or len(axes) > self.ndim:
+            raise ValueError(f"scipy.sparse: an array of shape {self.shape} is not reduced along axes {axis}")
+        places = {axis_index(operator.index(one), self.ndim) for one in axes}
+        if len(places) < len(axes):
+            raise ValueError(f"scipy.sparse: no axis may be repeated, as in {axis}")
+        return None if len(places) == self.ndim else places.pop()
 
-    def mean(self, axis: int | None = None) -> Tensor:
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
+        """Return the sum of all elements, or that of each column (axis 0) or row (axis 1), or write it into `out`."""
+        axis = self._axis(axis)
+        if axis is None:
+            return _finished(self.data.sum(dtype=dtype), dtype, out)
+        pattern = self.pattern if axis == 1 else self.pattern.transpose()
+        # In NumPy's dtype of sums: small whole numbers do not overflow.
+        ones = np.ones(pattern.shape[1], np.zeros(0, self.dtype).sum().dtype)
+        return _finished(_product(self.data, ones, pattern), dtype, out)
+
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
         """Return the mean of all elements, zeros included, or that of each column (axis 0) or row (axis 1)."""
-        rows, columns = self.pattern.shape
-        count = rows * columns if axis is None or self.is_vector else rows if axis in (0, -2) else columns
-        return self.sum(axis) / count
+        place, (rows, columns) = self._axis(axis), self.pattern.shape
+        count = rows * columns if place is None else rows if place == 0 else columns
+        return _finished(self.sum(place) / count, dtype, out)
 
     def trace(self, offset: int = 0) -> Tensor:
         """Return the sum of a diagonal; see `diagonal`."""
@@ -173,9 +192,9 @@ class SparseArray(Elementwise):
         """Return another array of the same pattern, whose elements are a copy."""
         return self._of_kind(self.data.copy(), self.pattern)
 
-    def conj(self) -> SparseArray:
-        """Return the array of conjugated elements."""
-        return self._of_kind(np.conjugate(self.data), self.pattern)
+    def conj(self, copy: bool = True) -> SparseArray:
+        """Return the array of conjugated elements; `copy` has no effect."""
+        return self._of_kind(np.conjugate(self.data), self.pattern) if self.dtype.kind == "c" else self
 
     conjugate = conj
 
@@ -192,37 +211,81 @@ class SparseArray(Elementwise):
         found = arranged(function, [self.data], [self.pattern], [self.is_vector])
         return SparseArray(*found) if isinstance(found, tuple) else found
 
-    def power(self, n: float) -> SparseArray:
+    def power(self, n: float, dtype: Any = None) -> SparseArray:
         """Return the array of powers of the elements, with a number other than 0 as exponent."""
         if np.ndim(n) or n == 0:
             raise ArgumentError(f"scipy.sparse: power of a sparse array takes a number other than 0, not {n}")
-        return self._elementwise(lambda data: data**n)
+        return _in_dtype(self, dtype)._elementwise(lambda data: data**n)
 
-    def count_nonzero(self) -> int:
-        """Return the number of elements that are not 0."""
-        return int(np.count_nonzero(raw(self._deduplicated()[0])))
+    def count_nonzero(self, axis: Any = None) -> Any:
+        """Return the number of elements that are not 0, or those of each column (axis 0) or row (axis 1)."""
+        place, (data, pattern) = self._axis(axis), self._deduplicated()
+        if place is None:
+            return int(np.count_nonzero(raw(data)))
+        return np.bincount(pattern.positions()[1 - place][raw(data) != 0], minlength=pattern.shape[1 - place])
 
     def nonzero(self) -> tuple[Any, ...]:
         """Return the rows and the columns, or the places in a vector, of the elements that are not 0."""
         found: tuple[Any, ...] = self.toscipy().nonzero()
         return found
 
-    def max(self) -> Tensor:
-        """Return the largest element, among the zeros that are not stored, too."""
-        return self._extreme(np.max)
+    def max(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+        """Return the largest element, or that of each column (axis 0) or row (axis 1) as a sparse vector.
 
-    def min(self) -> Tensor:
-        """Return the smallest element, among the zeros that are not stored, too."""
-        return self._extreme(np.min)
+        Zeros that are not stored count, unless `explicit`; `out` must be None, as for SciPy.
+        """
+        return self._extreme(np.max, np.maximum, axis, out, explicit)
 
-    def _extreme(self, function: Callable[[Any], Any]) -> Tensor:
-        data, pattern = self._deduplicated()
-        if 0 in pattern.shape:
+    def min(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+        """Return the smallest element, or that of each column (axis 0) or row (axis 1); see `max`."""
+        return self._extreme(np.min, np.minimum, axis, out, explicit)
+
+    def nanmax(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+        """Return the largest element that is not NaN; see `max`."""
+        return self._extreme(np.nanmax, np.fmax, axis, out, explicit)
+
+    def nanmin(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+        """Return the smallest element that is not NaN; see `max`."""
+        return self._extreme(np.nanmin, np.fmin, axis, out, explicit)
+
+    def argmax(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+        """Return the place of the largest element, or the places of those of `max`, which have no derivative."""
+        return self.tocsr().toscipy().argmax(axis, out, explicit=explicit)
+
+    def argmin(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+        """Return the place of the smallest element, or the places of those of `min`, which have no derivative."""
+        return self.tocsr().toscipy().argmin(axis, out, explicit=explicit)
+
+    def _extreme(self, function: Callable[[Any], Any], reduction: Any, axis: Any, out: Any, explicit: bool) -> Any:
+        if out is not None:
+            raise ValueError("scipy.sparse: extremes of sparse arrays take no out but None")
+        place = self._axis(axis)
+        if 0 in (self.shape if place is None else self.shape[place : place + 1]):
             raise ValueError(f"scipy.sparse: an array of shape {self.shape} has no largest or smallest element")
-        if len(data) < pattern.shape[0] * pattern.shape[1]:
+        if place is not None:
+            pattern = self.pattern if place == 1 else self.pattern.transpose()
+            return SparseArray(*extreme_of_rows(self.data, pattern, reduction, explicit), True)
+        data, pattern = self._deduplicated()
+        if not len(data) or (len(data) < pattern.shape[0] * pattern.shape[1] and not explicit):
             data = np.concatenate([data, np.zeros(1, data.dtype)])
-        found: Tensor = function(data)
-        return found
+        return function(data)
+
+    def maximum(self, other: Any) -> Any:
+        """Return the larger elements of this array and of another sparse one, a number or, as a Tensor, a dense one."""
+        return self._larger(other, np.maximum)
+
+    def minimum(self, other: Any) -> Any:
+        """Return the smaller elements of this array and of another; see `maximum`."""
+        return self._larger(other, np.minimum)
+
+    def _larger(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+        if isinstance(other, SparseArray) or sparse.issparse(other):
+            return self._with(other, "compared with", lambda *both: _of_both(function, *both))
+        if np.ndim(other):
+            return function(self.toarray(), asarray(other))
+        if function(0, raw(other)) == 0:
+            return self._elementwise(lambda data: function(data, other))
+        return csr_array(function(self.toarray(), other))
 
     def multiply(self, other: Any) -> Any:
         """Return the product by elements with a number, or with a dense or sparse operand that broadcasts.
@@ -254,12 +317,14 @@ class SparseArray(Elementwise):
         return broadcast(self.data, self.pattern, (rows, columns))
 
     def dot(self, other: Any) -> Any:
-        """Return the product with a dense vector or matrix, as a Tensor, or with a sparse one, as a SparseArray.
+        """Return the product with a dense vector or matrix, as a Tensor, or with a sparse one or a number.
 
         That of two vectors is a Tensor without axes.
         """
         is_sparse = isinstance(other, SparseArray) or sparse.issparse(other)
         right: Any = _as_sparse(other) if is_sparse else asarray(other)
+        if np.isscalar(other):
+            return self.multiply(other)
         if right.ndim not in (1, 2) or right.shape[0] != self.shape[-1]:
             operand = "sparse array" if is_sparse else "vector or matrix"
             raise ValueError(
@@ -286,6 +351,8 @@ class SparseArray(Elementwise):
         return self._of_kind(*combine(self.data, self.pattern, right.data, right.pattern))
 
     def __matmul__(self, other: Any) -> Any:
+        if np.ndim(other) == 0 and not isinstance(other, SparseArray):
+            raise ValueError("scipy.sparse: a number has no matrix product: write A * number")
         return self.dot(other)
 
     def __rmatmul__(self, other: Any) -> Any:
@@ -381,6 +448,8 @@ class SparseArray(Elementwise):
             return NotImplemented
         if isinstance(other, SparseArray) or sparse.issparse(other):
             right = _as_sparse(other)
+            if self.dtype.kind == right.dtype.kind == "b":
+                return self._with(right, "less", lambda *both: _of_both(np.logical_xor, *both))
             # In the common dtype first: a small unsigned number has no negative.
             return self._with(-right.astype(np.result_type(self.dtype, right.dtype)), "less", _sum)
         return self + other if np.ndim(other) == 0 else self.toarray() - self._beside(other)
@@ -397,6 +466,18 @@ class SparseArray(Elementwise):
         keys = tuple(map(_plain_key, key)) if isinstance(key, tuple) else _plain_key(key)
         return self._arranged(lambda matrix: matrix[keys])
 
+    def __iter__(self) -> Any:
+        for index in range(self.shape[0]):
+            yield self[index]
+
+    def __bool__(self) -> bool:
+        if self.shape != (1, 1):
+            raise ValueError(
+                f"scipy.sparse: the truth value of an array of shape {self.shape} is ambiguous: compare what is meant, "
+                "such as A.nnz > 0"
+            )
+        return self.nnz > 0
+
     def __neg__(self) -> SparseArray:
         return self._of_kind(-self.data, self.pattern)
 
@@ -407,6 +488,26 @@ class SparseArray(Elementwise):
 def _plain_key(key: Any) -> Any:
     """Return a part of a key without tensors."""
     return key.toscipy() if isinstance(key, SparseArray) else raw(key)
+
+
+def _of_both(
+    function: Callable[[Any, Any], Any], x: Any, x_pattern: Pattern, y: Any, y_pattern: Pattern
+) -> tuple[Any, Pattern]:
+    """Return the elements of a function of two sparse matrices that is 0 where both are."""
+    one, other, pattern = beside_one_another(x, x_pattern, y, y_pattern)
+    return function(one, other), pattern
+
+
+def _finished(found: Any, dtype: Any, out: Any) -> Tensor:
+    """Return a result in a dtype, or write it into `out`."""
+    result: Tensor = found if dtype is None else found.astype(dtype, copy=False)
+    if out is None:
+        return result
+    if out.shape != result.shape:
+        raise ValueError(f"scipy.sparse: out must have the shape {result.shape}, not {out.shape}")
+    out[...] = result
+    written: Tensor = out
+    return written
 
 
 def _sum(x: Any, x_pattern: Pattern, y: Any, y_pattern: Pattern) -> tuple[Any, Pattern]:
@@ -568,56 +669,59 @@ def eye_array(
 # Arrays that are made of others.
 
 
-def _arranged(name: str, function: Callable[..., Any], blocks: Any) -> SparseArray:
-    try:
-        arrays = [_as_sparse(one) for one in blocks]
-    except AttributeError:
-        raise ArgumentTypeError(f"scipy.sparse.{name} takes sparse arrays alone: write csr_array(...)") from None
-    kind = np.result_type(*(one.dtype for one in arrays))
+def _arranged(function: Callable[..., Any], blocks: Any, dtype: Any = None) -> SparseArray:
+    arrays = [_part(one) for one in blocks]
+    kind = np.result_type(*(one.dtype for one in arrays)) if dtype is None else np.dtype(dtype)
     data = [one.data.astype(kind, copy=False) for one in arrays]
     found = arranged(function, data, [one.pattern for one in arrays], [one.is_vector for one in arrays])
     return SparseArray(*found)
 
 
-def hstack(blocks: Any) -> SparseArray:
-    """Return sparse arrays beside one another; see `scipy.sparse.hstack`."""
-    return _arranged("hstack", lambda *matrices: sparse.hstack(matrices), blocks)
+def _part(block: Any) -> SparseArray:
+    """Return a block, which may be dense, as a sparse array."""
+    return _as_sparse(block) if isinstance(block, SparseArray) or sparse.issparse(block) else coo_array(block)
 
 
-def vstack(blocks: Any) -> SparseArray:
-    """Return sparse arrays below one another; see `scipy.sparse.vstack`."""
-    return _arranged("vstack", lambda *matrices: sparse.vstack(matrices), blocks)
+def hstack(blocks: Any, format: str | None = None, dtype: npt.DTypeLike | None = None) -> SparseArray:
+    """Return arrays beside one another; see `scipy.sparse.hstack`. `format` has no effect."""
+    return _arranged(lambda *matrices: sparse.hstack(matrices), blocks, dtype)
 
 
-def block_diag(mats: Any) -> SparseArray:
-    """Return the sparse array with sparse arrays along its diagonal; see `scipy.sparse.block_diag`."""
-    return _arranged("block_diag", lambda *matrices: sparse.block_diag(matrices), mats)
+def vstack(blocks: Any, format: str | None = None, dtype: npt.DTypeLike | None = None) -> SparseArray:
+    """Return arrays below one another; see `scipy.sparse.vstack`. `format` has no effect."""
+    return _arranged(lambda *matrices: sparse.vstack(matrices), blocks, dtype)
 
 
-def block_array(blocks: Any) -> SparseArray:
-    """Return the sparse array of rows of blocks, of which None is one of zeros; see `scipy.sparse.block_array`."""
+def block_diag(mats: Any, format: str | None = None, dtype: npt.DTypeLike | None = None) -> SparseArray:
+    """Return the array with arrays along its diagonal; see `scipy.sparse.block_diag`. `format` has no effect."""
+    blocks = [one if isinstance(one, SparseArray) or sparse.issparse(one) else np.atleast_2d(one) for one in mats]
+    return _arranged(lambda *matrices: sparse.block_diag(matrices), blocks, dtype)
+
+
+def block_array(blocks: Any, *, format: str | None = None, dtype: npt.DTypeLike | None = None) -> SparseArray:
+    """Return the array of rows of blocks, of which None is one of zeros; see `scipy.sparse.block_array`."""
     rows = [list(row) for row in blocks]
 
     def filled(*matrices: Any) -> Any:
         rest = iter(matrices)
         return sparse.block_array([[None if one is None else next(rest) for one in row] for row in rows])
 
-    return _arranged("block_array", filled, [one for row in rows for one in row if one is not None])
+    return _arranged(filled, [one for row in rows for one in row if one is not None], dtype)
 
 
-def tril(A: Any, k: int = 0) -> SparseArray:
-    """Return the lower triangle of a sparse array; see `scipy.sparse.tril`."""
-    return _arranged("tril", lambda matrix: sparse.tril(matrix, k), [A])
+def tril(A: Any, k: int = 0, format: str | None = None) -> SparseArray:
+    """Return the lower triangle of an array; see `scipy.sparse.tril`. `format` has no effect."""
+    return _arranged(lambda matrix: sparse.tril(matrix, k), [A])
 
 
-def triu(A: Any, k: int = 0) -> SparseArray:
-    """Return the upper triangle of a sparse array; see `scipy.sparse.triu`."""
-    return _arranged("triu", lambda matrix: sparse.triu(matrix, k), [A])
+def triu(A: Any, k: int = 0, format: str | None = None) -> SparseArray:
+    """Return the upper triangle of an array; see `scipy.sparse.triu`. `format` has no effect."""
+    return _arranged(lambda matrix: sparse.triu(matrix, k), [A])
 
 
-def kron(A: Any, B: Any) -> SparseArray:
-    """Return the Kronecker product of two sparse arrays; see `scipy.sparse.kron`."""
-    first, second = _as_sparse(A), _as_sparse(B)
+def kron(A: Any, B: Any, format: str | None = None) -> SparseArray:
+    """Return the Kronecker product of two arrays; see `scipy.sparse.kron`. `format` has no effect."""
+    first, second = _part(A), _part(B)
     rows, columns = first.pattern.positions()
     below, beside = second.pattern.positions()
     (height, width), (below_height, beside_width) = first.pattern.shape, second.pattern.shape

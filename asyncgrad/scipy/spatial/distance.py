@@ -5,15 +5,17 @@ A distance has no derivative where two points coincide, but for its square; the 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.spatial import distance as _scipy
 
-from ...core.arrays.values import raw
+from ...core.arrays.values import raw, refuse_complex
 from ...core.ops.single_precision import in_single
 from ...core.recording.primitive import derivative, primitive
+from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
@@ -134,7 +136,7 @@ def _cityblock(u: Any, v: Any, w: Any = None) -> Any:
 def _chebyshev(u: Any, v: Any, w: Any = None) -> Any:
     # A weight only says whether a coordinate counts.
     differences = np.abs(u - v)
-    return np.max(differences if w is None else differences * (raw(w) > 0), -1)
+    return np.max(differences if w is None else differences * (np.asarray(raw(w)) > 0), -1)
 
 
 def _minkowski(u: Any, v: Any, p: float = 2, w: Any = None) -> Any:
@@ -226,26 +228,72 @@ _ALIASES = {
 }
 
 
-def _metric(name: str, metric: Any) -> tuple[str, Callable[..., Any]]:
+#: Metrics of vectors that SciPy has of real ones alone.
+_OF_REAL_NUMBERS = frozenset(("braycurtis", "canberra", "correlation", "cosine", "sqeuclidean"))
+
+
+def _metric(name: str, metric: Any, kwargs: dict[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Return a metric's name, empty for a function of the user's, and its function; raise for what it does not take."""
     if callable(metric):
         return "", metric
     known = _ALIASES.get(str(metric).lower(), str(metric).lower())
-    if known not in _METRICS:
-        raise ArgumentError(
-            f"scipy.spatial.distance.{name} has no derivative with metric={metric!r}: there are "
-            f"{', '.join(_METRICS)}. For values alone call SciPy on t.numpy()"
-        )
+    others = set(kwargs) - set(inspect.signature(_METRICS[known]).parameters)
+    if others:
+        raise TypeError(f"scipy.spatial.distance.{name} with metric={metric!r} takes no {', '.join(sorted(others))}")
+    _check_weights(kwargs.get("w"))
     return known, _METRICS[known]
 
 
-def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: None = None, **kwargs: Any) -> Tensor:
+def _check_weights(w: Any) -> None:
+    if w is not None and (raw(asarray(w)) < 0).any():
+        raise ValueError("the weights w of a distance must not be negative")
+
+
+def _has_derivative(metric: Any) -> bool:
+    """Return whether a metric is a function, or one of real numbers: others compare elements, or count them."""
+    return callable(metric) or _ALIASES.get(str(metric).lower(), str(metric).lower()) in _METRICS
+
+
+def _by_scipy(name: str, metric: Any, points: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """Return SciPy's distances by a metric that has no derivative.
+
+    Raises:
+        ArgumentError: the points require grad.
+    """
+    if is_grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one in (*points, *kwargs.values())):
+        raise ArgumentError(
+            f"scipy.spatial.distance.{name} has no derivative with metric={metric!r}: there are "
+            f"{', '.join(_METRICS)}. For values alone pass t.detach()"
+        )
+    options = {key: raw(value) for key, value in kwargs.items()}
+    return asarray(getattr(_scipy, name)(*map(raw, points), metric, **options))
+
+
+def _written(distances: Tensor, out: Any) -> Tensor:
+    """Return distances, written into `out` if there is one."""
+    if out is None:
+        return distances
+    if out.shape != distances.shape or out.dtype != distances.dtype:
+        raise ValueError(
+            f"out must have the shape {distances.shape} and the dtype {distances.dtype}, not {out.shape} and "
+            f"{out.dtype}"
+        )
+    if isinstance(raw(out), np.ndarray) and not raw(out).flags.c_contiguous:
+        raise ValueError("out must be contiguous, with its rows one after the other: write np.ascontiguousarray")
+    out[...] = distances
+    written: Tensor = out
+    return written
+
+
+def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> Tensor:
     """Return the distance of each row of one matrix from each row of another.
 
     Args:
         XA: shape (m, k).
         XB: shape (n, k).
-        metric: the name of a metric of real numbers, or a function of two vectors.
-        out: None alone.
+        metric: the name of a metric, or a function of two vectors. Those that compare elements, or count them, have no
+            derivative, and take no points that require grad.
+        out: where the distances are written, of double precision; None for a new Tensor.
         **kwargs: what the metric takes: `p`, `w`, `V`, `VI`, `base`.
 
     Returns:
@@ -258,26 +306,26 @@ def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: None = None, **kw
         >>> distance.cdist([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist()
         [[0.0], [5.0]]
     """
-    if out is not None:
-        raise ArgumentError("scipy.spatial.distance.cdist of tensors makes a new one: write no out=")
+    if not _has_derivative(metric):
+        return _written(_by_scipy("cdist", metric, (XA, XB), kwargs), out)
     x, y = _points("XA", XA), _points("XB", XB)
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"XA and XB must have as many columns, but have the shapes {x.shape} and {y.shape}")
-    name, function = _metric("cdist", metric)
+    name, function = _metric("cdist", metric, kwargs)
     if name == "seuclidean" and kwargs.get("V") is None:
         kwargs["V"] = np.var(np.concatenate([x, y]), 0, ddof=1)
     if name == "mahalanobis" and kwargs.get("VI") is None:
         kwargs["VI"] = np.linalg.inv(np.cov(np.concatenate([x, y]).T)).T
-    return _pairs(name, function, x, y, kwargs)
+    return _written(_pairs(name, function, x, y, kwargs), out)
 
 
-def pdist(X: Any, metric: Any = "euclidean", *, out: None = None, **kwargs: Any) -> Tensor:
+def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> Tensor:
     """Return the distances of the rows of a matrix from one another, each pair once.
 
     Args:
         X: shape (m, k).
         metric: as for `cdist`.
-        out: None alone.
+        out: as for `cdist`.
         **kwargs: what the metric takes.
 
     Returns:
@@ -285,16 +333,16 @@ def pdist(X: Any, metric: Any = "euclidean", *, out: None = None, **kwargs: Any)
 
     Source: scipy.spatial.distance.pdist.
     """
-    if out is not None:
-        raise ArgumentError("scipy.spatial.distance.pdist of tensors makes a new one: write no out=")
+    if not _has_derivative(metric):
+        return _written(_by_scipy("pdist", metric, (X,), kwargs), out)
     x = _points("X", X)
-    name, function = _metric("pdist", metric)
+    name, function = _metric("pdist", metric, kwargs)
     if name == "seuclidean" and kwargs.get("V") is None:
         kwargs["V"] = np.var(x, 0, ddof=1)
     if name == "mahalanobis" and kwargs.get("VI") is None:
         kwargs["VI"] = np.linalg.inv(np.cov(x.T)).T
     rows, columns = np.triu_indices(len(x), 1)
-    return _pairs(name, function, x, x, kwargs)[rows, columns]
+    return _written(_pairs(name, function, x, x, kwargs)[rows, columns], out)
 
 
 def _points(name: str, value: Any) -> Any:
@@ -362,11 +410,18 @@ def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
     # A sum of thousands of products of float16 stops growing or overflows:
     # test_gradients_of_distances_of_float16_are_those_of_float64_rounded in tests/scipy/test_distance.py.
     metric = in_single(_METRICS[name])
+    parameters_of = list(inspect.signature(_METRICS[name]).parameters)[2:]
+    place = parameters_of.index("w") if "w" in parameters_of else None
 
     def distance(u: Any, v: Any, *args: Any, **kwargs: Any) -> Tensor:
         u, v = floating(u), floating(v)
         if u.ndim != 1 or v.ndim != 1:
             raise ValueError(f"scipy.spatial.distance.{name} takes two vectors, not shapes {u.shape} and {v.shape}")
+        if name in _OF_REAL_NUMBERS:
+            for one in (u, v):
+                refuse_complex(f"scipy.spatial.distance.{name}", "real vectors", one)
+        if place is not None:
+            _check_weights(args[place] if len(args) > place else kwargs.get("w"))
         return metric(u, v, *args, **kwargs)
 
     distance.__name__ = distance.__qualname__ = name

@@ -119,8 +119,10 @@ def geometric_slerp(start: Any, end: Any, t: Any, tol: float = 1e-07) -> Tensor:
     distance = np.linalg.norm(raw(first) - raw(second))
     if distance == 0 or abs(distance - 2.0) <= tol:
         raise ValueError("scipy.spatial.geometric_slerp takes points that are neither equal nor opposite")
-    cosine = np.sum(first * second)
-    across = second - cosine * first
+    # Of a length of exactly 1: what is left of opposite points is as small as the rounding of the given one.
+    length = np.sqrt(np.sum(first * first))
+    unit = first / length
+    across = second - np.sum(unit * second) * unit
     sine = np.sqrt(np.sum(across * across))
-    angles = np.expand_dims(times * np.arctan2(sine, cosine), -1)
-    return np.cos(angles) * first + np.sin(angles) * (across / sine)
+    angles = np.expand_dims(times * np.arctan2(length * sine, np.sum(first * second)), -1)
+    return np.cos(angles) * unit + np.sin(angles) * (across / sine)

@@ -20,9 +20,15 @@ import pytest
 
 from .wrappers import ComparedModule, Notes, compared_class, compared_function
 
+_POLYNOMIALS = (
+    "numpy.polynomial",
+    *(f"numpy.polynomial.{basis}" for basis in ("polynomial", "chebyshev", "legendre", "hermite", "hermite_e")),
+    "numpy.polynomial.laguerre",
+)
 #: By module of a library, that with asyncgrad's functions; NumPy's own do what a tensor among their arguments says.
 COUNTERPARTS = {
     **{name: name for name in ("numpy", "numpy.linalg", "numpy.fft")},
+    **{name: f"asyncgrad.{name}" for name in _POLYNOMIALS},
     **{
         f"scipy.{name}": f"asyncgrad.scipy.{name}"
         for name in (

@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from ....core.arrays.values import raw
+from ....core.engine.completion import warn
 from ....core.recording.primitive import derivative, primitive
 from ....core.tensor import Tensor
 from ....errors import ArgumentTypeError
@@ -43,9 +44,13 @@ class Solver:
             if b.ndim == 1:
                 return iterate(matrix, b, transposed).astype(np.result_type(data, b), copy=False)
             return np.stack([iterate(matrix, column, transposed) for column in b.T], -1)
-        if self._factors is None:
-            self._factors = linalg.splu(self._pattern.matrix(data).tocsc(), self._order)
         kind = np.result_type(data, b)
+        if self._factors is None:
+            try:
+                self._factors = linalg.splu(self._pattern.matrix(data).tocsc(), self._order)
+            except RuntimeError:
+                warn("scipy.sparse.linalg.spsolve: the matrix is exactly singular", linalg.MatrixRankWarning)
+                return np.full(b.shape, np.nan, kind)
         if kind.kind == "c" and data.dtype.kind != "c":
             parts = [self.solve(data, np.ascontiguousarray(part), transposed) for part in (b.real, b.imag)]
             return parts[0] + 1j * parts[1]
@@ -72,14 +77,21 @@ def _(g: Array, data: Any, pattern: Any, solver: Any, transposed: bool) -> Array
 _solution = sparse_solution.call
 
 
+def _with_all_elements(matrix: Any) -> SparseArray:
+    """Return a dense matrix as a sparse array whose pattern has all places: each element has a gradient, zeros too."""
+    height, width = matrix.shape
+    pattern = Pattern(np.tile(np.arange(width), height), np.arange(height + 1) * width, (height, width))
+    return SparseArray(np.reshape(matrix, -1), pattern)
+
+
 def _system(name: str, a: Any, b: Any) -> tuple[SparseArray, Any]:
-    if not isinstance(a, SparseArray):
-        if not sparse.issparse(a):
-            raise ArgumentTypeError(
-                f"scipy.sparse.linalg.{name} takes a sparse array of asyncgrad.scipy.sparse or SciPy's, not "
-                f"{type(a).__name__}: write asyncgrad.scipy.sparse.csr_array((data, indices, indptr))"
-            )
+    if not isinstance(a, SparseArray) and sparse.issparse(a):
         a = csr_array(a)
+    elif not isinstance(a, SparseArray):
+        dense = floating(a)
+        if dense.ndim != 2:
+            raise ValueError(f"scipy.sparse.linalg.{name} takes a square matrix, not shape {dense.shape}")
+        a = _with_all_elements(dense)
     b = floating(b)
     if a.is_vector or a.shape[0] != a.shape[1] or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
         raise ValueError(
@@ -97,29 +109,33 @@ def _with_precision(value: Array, precision: Any) -> Any:
     return value if value.dtype == kind else value.astype(kind)
 
 
-def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = True) -> Tensor:
+def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = True) -> Any:
     """Return x with `A @ x == b`; the matrix is factored once, for the gradients, too.
 
     Args:
-        A: a sparse array of asyncgrad.scipy.sparse, or SciPy's.
-        b: a vector or matrix, dense; as for SciPy, one column is a vector.
+        A: a sparse array of asyncgrad.scipy.sparse, or SciPy's; or a dense matrix.
+        b: a vector or matrix; as for SciPy, one column is a vector, and the solution of a sparse matrix is sparse.
         permc_spec: as SciPy's, the order of columns by which SuperLU factors.
         use_umfpack: has no effect: SuperLU factors.
 
     Raises:
-        RuntimeError: the matrix is singular.
         ValueError: the shapes do not fit.
+
+    Warns:
+        MatrixRankWarning: the matrix is singular; the solution is NaN, as SciPy's.
 
     Example:
         >>> from asyncgrad.scipy import sparse
         >>> spsolve(sparse.diags_array([2.0, 4.0]), [2.0, 2.0]).tolist()
         [1.0, 0.5]
     """
-    a, b = _system("spsolve", A, b)
+    is_sparse = isinstance(b, SparseArray) or sparse.issparse(b)
+    a, b = _system("spsolve", A, b.toarray() if is_sparse else b)
     if b.ndim == 2 and b.shape[1] == 1:
         b = b[:, 0]
     result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, None, permc_spec), False)
-    return result
+    # An element of the solution that happens to be 0 has a gradient.
+    return _with_all_elements(result) if is_sparse and result.ndim == 2 else result
 
 
 def _iterative(name: str, A: Any, b: Any, x0: Any, M: Any, args: Any, options: dict[str, Any]) -> Any:
@@ -183,8 +199,8 @@ def cg(
     The gradients are those of the exact solution, and are found by the same method, with the same tolerances.
 
     Args:
-        A: a sparse array of asyncgrad.scipy.sparse, or SciPy's; SciPy's LinearOperator; or a function of a vector and
-            `args` that returns the product. If it is an `async def`, the result is to be awaited.
+        A: a sparse array of asyncgrad.scipy.sparse, or SciPy's; a dense matrix; SciPy's LinearOperator; or a function
+            of a vector and `args` that returns the product. If it is an `async def`, the result is to be awaited.
         b: a vector.
         x0: where to start, a constant.
         rtol: the norm of the residual relative to that of `b`.

@@ -24,6 +24,7 @@ import logging
 import os
 import random
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -215,6 +216,8 @@ async def learn_until_fenced(service: Service, killing: Killing, move: Move) -> 
             for number in itertools.count(ACTIONS):
                 await act(learner, ("learn", number))
                 print(".", end="", file=file, flush=True)
+                has_moved = select.select([move.ended], [], [], 0)[0]
+                assert not has_moved, f"{service}: the learner goes on, whose model has moved"
         # The follower reads what is left.
         await asyncio.to_thread(os.read, move.ended, 1)
 

@@ -1273,8 +1273,8 @@ def tensor(  # noqa: D417  # nobody is shown what is there to be refused
         (2, 2)
     """
     if more:
-        # Never to a type checker, so that it refuses the call, too.
-        raise ArgumentTypeError(_of_several((data, *more)))  # type: ignore[unreachable]
+        # Never, so that a type checker refuses the call, too.
+        raise ArgumentTypeError(_of_several((data, *more)))
     array = np.array(data, dtype) if data.__class__ is _ndarray else array_of_data(data, dtype, copy=True)
     return _new_leaf(array, data, device, requires_grad, True)
 

@@ -59,10 +59,10 @@ def _timed(page: Callable[..., Awaitable[None]], spent: list[float]) -> Callable
     """Return the page, which adds the processor seconds that it makes and sends events for."""
     make = LiveFeed.event
 
-    def event(*args: Any) -> Any:
+    def event(self: LiveFeed, last: str | None) -> tuple[str, bytes] | None:
         began = time.thread_time()
         try:
-            return make(*args)
+            return make(self, last)
         finally:
             spent[0] += time.thread_time() - began
 

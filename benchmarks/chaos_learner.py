@@ -1,11 +1,14 @@
-"""`python -m benchmarks.chaos_learner 200`: learners and their followers are killed by SIGKILL, again and again.
+"""`python -m benchmarks.chaos_learner 200`: learners and their followers are killed by signals, again and again.
 
-A learner learns, changes its rate, names versions, goes back to them and forgets them. It is killed at a call of the
-system: before it, after it, or in the midst of a write or of a checkpoint; in its start, twice in a row; in the
-promotion of a follower that takes its place. Its disk may be full. A follower reads meanwhile, and is killed too, at
-times with the learner. After each kill, a start on a copy of the directory must have the bits of what was acknowledged,
-and perhaps of what was being done, and nothing twice; a follower that was there all the time must have the bits of one
-that has just begun; and one that reads a flipped bit must stay with the lines before it, and go on once that is mended.
+A learner behind uvicorn learns, changes its rate, names versions, goes back to them and forgets them. It is killed at a
+call of the system: before it, after it, or in the midst of a write or of a checkpoint; in its start, twice in a row; in
+the promotion of a follower that takes its place. Or it gets a SIGTERM there, and perhaps SIGKILL while it ends. Its
+disk may be full. A follower of its directory and one of its URL read meanwhile, and are killed too, at times with the
+learner. After each kill, a start on a copy of the directory must have the bits of what was acknowledged, and perhaps of
+what was being done, and nothing twice; after SIGTERM, all was acknowledged, and nothing is left to be replayed. A
+follower that was there all the time must have the bits of one that has just begun, and that of the URL those of the
+learner; one that reads a flipped bit must stay with the lines before it, and go on once that is mended. In the end the
+model moves: the follower of the URL is promoted while the learner learns, and is killed in half of the cases.
 
 A table counts what was killed, and while it did what; anything else ends the program with an AssertionError. Processes
 are forked before there is any thread, so that one costs no start of Python.
@@ -16,49 +19,41 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import hashlib
+import itertools
 import logging
 import os
 import random
 import resource
+import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
+
+import httpx  # noqa: F401  # once here, rather than in each process that follows a URL
+import uvicorn
+from starlette.applications import Starlette
 
 import asyncgrad as ag
-from asyncgrad.learn import Follower, Learner
+from asyncgrad.learn import Learner, http
 from asyncgrad.learn.checkpoint_file import read_checkpoint
-from asyncgrad.learn.journal_reader import JournalReader
+from benchmarks.following_process import UNREACHABLE, FollowingProcess, digest, forked, in_a_child
 from tests.learn.actions import Action, Expected, act, bits, bits_of, new_follower, new_learner, some_actions
 from tests.learn.failing_files import CALLS
 from tests.learn.making import turns_until
+from tests.support.listeners import new_listener
 
-__all__ = ["Service", "in_a_child", "main"]
+__all__ = ["Service", "main"]
 
 #: How many actions one directory sees.
 ACTIONS = 20
 
-
-def in_a_child(work: Callable[[], Any]) -> int:
-    """Do something in a process of its own; return its exit code, or minus the signal that has ended it."""
-    return os.waitstatus_to_exitcode(os.waitpid(_forked(work), 0)[1])
-
-
-def _forked(work: Callable[[], Any]) -> int:
-    child = os.fork()
-    if not child:
-        try:
-            work()
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            os._exit(1)
-        os._exit(0)
-    return child
+KEY = "a key for this run alone"
 
 
 @final
@@ -66,16 +61,17 @@ class Killing:
     """Has this process killed at a call of the system, by its number.
 
     Args:
-        number: of the call, from 1.
+        number: of the call, from 1; 0 for none.
         rng: says whether that is before it, after it, or in its midst.
+        term: the number of the call at which it gets a SIGTERM; 0 for none.
         told: a file in which it says, before that, what was being done, and the call.
 
     Attributes:
         doing: what is being done.
     """
 
-    def __init__(self, number: int, rng: random.Random, told: Path) -> None:
-        self._number, self._rng, self._told = number, rng, told
+    def __init__(self, number: int, rng: random.Random, told: Path, term: int = 0) -> None:
+        self._number, self._rng, self._told, self._term = number, rng, told, term
         self._count = 0
         self.doing: str = "start"
 
@@ -89,6 +85,9 @@ class Killing:
             if name == "open" and not given[1] & os.O_CREAT:
                 return real(*given, **options)
             self._count += 1
+            if self._count == self._term:
+                self._told.write_text(f"SIGTERM, {self.doing}: {name}")
+                os.kill(os.getpid(), signal.SIGTERM)
             if self._count == self._number:
                 self._told.write_text(f"{self.doing}: {name}")
                 self._do_in_part(name, real, *given, **options)
@@ -125,31 +124,174 @@ async def act_on_a_full_disk(learner: Learner, action: Action, room: int) -> Non
 
 async def lead(service: Service, killing: Killing, rng: random.Random, is_promotion: bool) -> None:
     """Do the rest of what is to be done, by a learner or a follower that takes its place; write down what was done."""
-    if is_promotion:
-        follower = new_follower(service.path, **service.options)
-        async with follower:
-            killing.doing = "promotion"
-            killing.begin()
-            await go_on(await follower.promote(), service, killing, rng)
-            killing.doing = "end"
-        return
-    killing.begin()
-    async with new_learner(service.path, **service.options) as learner:
-        await go_on(learner, service, killing, rng)
+
+    async def work(learner: Learner, server: uvicorn.Server) -> None:
+        await check_follower(service, learner, server)
+        await go_on(learner, service, killing, rng, server)
+        await check_follower(service, learner, server)
         killing.doing = "end"
 
+    await serve(lambda stack: _learner_of(service, killing, is_promotion, stack), work, service.listener)
 
-async def go_on(learner: Learner, service: Service, killing: Killing, rng: random.Random) -> None:
+
+async def _learner_of(
+    service: Service, killing: Killing, is_promotion: bool, stack: contextlib.AsyncExitStack
+) -> Learner:
+    if not is_promotion:
+        killing.begin()
+        return await stack.enter_async_context(new_learner(service.path, **service.options))
+    follower = await stack.enter_async_context(new_follower(service.path, **service.options))
+    killing.doing = "promotion"
+    killing.begin()
+    return await follower.promote()
+
+
+async def serve(
+    begin: Callable[[contextlib.AsyncExitStack], Any],
+    work: Callable[[Learner, uvicorn.Server], Any],
+    listener: socket.socket,
+) -> None:
+    """Send a learner's journal to followers until the work is done, or SIGTERM asks for the end.
+
+    The work stands for the requests of clients: what is under way is done before the learner ends.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                learner = await begin(stack)
+                app.mount("/journal", http.journal_app(learner, key=KEY))
+                task = asyncio.create_task(work(learner, server))
+                task.add_done_callback(lambda _: setattr(server, "should_exit", True))
+                yield
+                await task
+        except BaseException:
+            # uvicorn would log it, and end as if nothing were the matter.
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+
+    config = uvicorn.Config(Starlette(lifespan=lifespan), http=http.connections(), lifespan="on", log_config=None)
+    server = uvicorn.Server(config)
+    await server.serve(sockets=[listener])
+
+
+async def check_follower(service: Service, learner: Learner, server: uvicorn.Server) -> None:
+    """Raise unless the follower of the URL has the learner's bits, if it lives, and the learner goes on."""
+    # What a rollback had left is learned first.
+    await turns_until(lambda: not learner._recorded.lineage.due)
+    await learner.set_options()
+    if service.by_url is None or server.should_exit:
+        return
+    found = await asyncio.to_thread(service.by_url.digest)
+    if server.should_exit and found == UNREACHABLE:
+        return  # of SIGTERM, which was on the way, and ends the answers to followers
+    assert found in (None, digest(learner)), f"{service}: the follower of the URL has other bits than the learner"
+
+
+async def go_on(
+    learner: Learner, service: Service, killing: Killing, rng: random.Random, server: uvicorn.Server
+) -> None:
     """Do the rest of what is to be done, on a disk that is full now and then."""
     journal = service.path / "journal"
     with service.acknowledged.open("a", buffering=1) as file:
         for action in service.actions[service.done() :]:
+            if server.should_exit:
+                return
             killing.doing = action[0] if action[0] != "back" else f"rollback, {action[2]}"
             if rng.random() < 0.2:
                 await act_on_a_full_disk(learner, action, journal.stat().st_size + rng.randrange(300))
             else:
                 await act(learner, action)
             print(".", end="", file=file, flush=True)
+
+
+async def learn_until_fenced(service: Service, killing: Killing, move: Move) -> None:
+    """Learn one example after another, until a follower has taken the place; write down what was acknowledged."""
+
+    async def work(learner: Learner, server: uvicorn.Server) -> None:
+        await asyncio.to_thread(os.read, move.begun, 1)
+        killing.begin()
+        with service.acknowledged.open("a", buffering=1) as file, contextlib.suppress(ag.errors.JournalError):
+            for number in itertools.count(ACTIONS):
+                await act(learner, ("learn", number))
+                print(".", end="", file=file, flush=True)
+                has_moved = select.select([move.ended], [], [], 0)[0]
+                assert not has_moved, f"{service}: the learner goes on, whose model has moved"
+        # The follower reads what is left.
+        await asyncio.to_thread(os.read, move.ended, 1)
+
+    os.close(move.end)
+    await serve(
+        lambda stack: stack.enter_async_context(new_learner(service.path, **service.options)), work, move.listener
+    )
+
+
+async def move_to(path: Path, service: Service, move: Move) -> None:
+    """Follow, and be promoted in a new directory; tell the bits that it begins with."""
+    move.listener.close()
+    async with new_follower(move.url, key=KEY, **service.options) as follower:
+        os.write(move.begin, b".")
+        try:
+            learner = await follower.promote(path)
+        except ConnectionError:
+            # The learner was killed when it had been told, and before all was read.
+            learner = await follower.promote(path)
+        service.told.write_text(digest(learner))
+
+
+async def check_move(service: Service, path: Path, is_in_order: bool) -> None:
+    """Raise unless the new directory has what was acknowledged; of a learner that was killed, what came first of it."""
+    async with new_learner(path, **service.options) as learner:
+        found, tells = bits(learner), digest(learner)
+    assert tells == service.told.read_text(), f"{service}: a promoted follower has other bits than its directory"
+    done = service.done()
+    fewest = done if is_in_order else ACTIONS
+    learned = [("learn", number) for number in range(ACTIONS, done + 1)]
+    for count in range(fewest, done + 1 if is_in_order else done + 2):
+        expected = Expected()
+        for action in [*service.actions, *learned[: count - ACTIONS]]:
+            expected.do(action)
+        if found == await bits_of(expected):
+            break
+    else:
+        raise AssertionError(f"{service}: a promoted follower has other bits than those of {fewest} to {done} actions")
+    if not is_in_order:
+        return
+    try:
+        async with new_learner(service.path, **service.options):
+            raise AssertionError(f"{service}: the learner goes on, whose model has moved")
+    except ag.errors.ModelDirectoryError:
+        pass
+
+
+@final
+class Move:
+    """What a learner and the follower that takes its place have in common: a socket, and two pipes.
+
+    Attributes:
+        listener: of the learner alone, so that nobody listens once it is killed.
+        url: of its journal.
+        begun, begin: the ends of a pipe: the follower has begun.
+        ended, end: the same: the follower has ended, or the learner may.
+    """
+
+    def __init__(self) -> None:
+        self.listener: socket.socket = new_listener()
+        self.url: str = url_of(self.listener)
+        self.begun, self.begin = os.pipe()
+        self.ended, self.end = os.pipe()
+
+    def close(self) -> None:
+        """Close what this process has of it."""
+        self.listener.close()
+        for descriptor in (self.begun, self.begin, self.ended, self.end):
+            os.close(descriptor)
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return where the journal is that is sent by this socket."""
+    return f"http://127.0.0.1:{listener.getsockname()[1]}/journal"
 
 
 def may_be(actions: list[Action], done: int) -> list[tuple[int, Expected]]:
@@ -171,17 +313,13 @@ def may_be(actions: list[Action], done: int) -> list[tuple[int, Expected]]:
     return [*found, (done + 1, after)]
 
 
-def digest(one: Learner | Follower) -> str:
-    """Return what tells a model from another, to the last bit, in few characters."""
-    return hashlib.sha256(repr(bits(one)).encode()).hexdigest()
-
-
-async def check_start(service: Service, copy: Path) -> None:
+async def check_start(service: Service, copy: Path, is_in_order: bool) -> None:
     """Raise unless a start has the bits of what was acknowledged, and perhaps of the action that was being done.
 
     A follower that was there before it has those bits in the end. What one has that begins before the start is told.
+    After an end in order all was acknowledged, and nothing is replayed.
     """
-    candidates = may_be(service.actions, service.done())
+    candidates = may_be(service.actions, service.done())[: 1 if is_in_order else None]
     async with contextlib.AsyncExitStack() as stack:
         follower = None
         if (copy / "checkpoint.npz").exists():
@@ -191,6 +329,7 @@ async def check_start(service: Service, copy: Path) -> None:
             await turns_until(lambda: not learner._recorded.lineage.due)
             await learner.set_options()
             found = bits(learner), set(learner.versions()), learner.statistics().kept
+            assert not is_in_order or learner.statistics().replayed == 0, f"{service}: an end in order leaves a journal"
             if follower is not None:
                 await follower.catch_up()
                 assert bits(follower) == found[0], f"{service}: a follower of a start has other bits"
@@ -238,55 +377,6 @@ async def check_end(service: Service) -> None:
 
 
 @final
-class FollowingProcess:
-    """A process that follows a directory, and is asked for its bits; it may be killed when it has read so often.
-
-    Args:
-        path: the directory.
-        number: how often; None for never.
-    """
-
-    def __init__(self, path: Path, number: int | None) -> None:
-        asked, ask = os.pipe()
-        answer, answered = os.pipe()
-        self.process: int = _forked(lambda: ag.run(_answer(path, number, os.fdopen(asked), os.fdopen(answered, "w"))))
-        os.close(asked)
-        os.close(answered)
-        self._ask, self._answer = os.fdopen(ask, "w"), os.fdopen(answer)
-
-    def digest(self) -> str | None:
-        """Return the digest of its bits, once it has caught up; None if it was killed."""
-        with contextlib.suppress(BrokenPipeError):
-            print("bits", file=self._ask, flush=True)
-        return self._answer.readline().strip() or None
-
-    def end(self) -> int:
-        """Kill it, if it lives; return its exit code, or minus the signal that has ended it."""
-        with contextlib.suppress(BrokenPipeError):
-            self._ask.close()
-        self._answer.close()
-        os.kill(self.process, signal.SIGKILL)
-        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
-
-
-async def _answer(path: Path, number: int | None, asked: IO[str], answered: IO[str]) -> None:
-    count, real = 0, JournalReader.read
-
-    def read(*given: Any, **options: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*given, **options)
-
-    JournalReader.read = read  # type: ignore[method-assign]
-    async with new_follower(path) as follower:
-        while await asyncio.to_thread(asked.readline):
-            await follower.catch_up()
-            print(digest(follower), file=answered, flush=True)
-
-
-@final
 class Service:
     """One directory, what is to be done with it, and how far that is.
 
@@ -296,6 +386,8 @@ class Service:
         acknowledged: a file with a dot for each of them that is done.
         options: of its learners.
         told: a file in which a process says something before it ends.
+        listener: where followers of the URL find its learners, one after another, as with a socket of systemd.
+        by_url: the process that follows the URL, if there is one.
     """
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
@@ -306,6 +398,8 @@ class Service:
         self.acknowledged: Path = folder / "acknowledged"
         self.acknowledged.touch()
         self.told: Path = folder / "told"
+        self.listener: socket.socket = new_listener()
+        self.by_url: FollowingProcess | None = None
         self._folder, self._rng, self._following = folder, rng, None
 
     _following: FollowingProcess | None
@@ -320,31 +414,40 @@ class Service:
     def run(self, counts: Counter[str]) -> None:
         """Kill its processes until all is done; count the kills."""
         try:
-            while not self._is_done_by_a_leader(counts):
-                self._check(counts)
+            while (code := self._lead(counts)) != 0:
+                self._check(counts, is_in_order=code == -signal.SIGTERM)
             assert not in_a_child(lambda: ag.run(check_end(self)))
+            self._move(counts)
         finally:
             self._end_following()
+            self._end_by_url()
+            self.listener.close()
 
-    def _is_done_by_a_leader(self, counts: Counter[str]) -> bool:
-        """Have a process do the rest; return whether it was done, and not killed."""
+    def _lead(self, counts: Counter[str]) -> int:
+        """Have a process do the rest; return 0 if it was done, or minus the signal by which it has ended."""
         rng = self._rng
         is_begun = (self.path / "checkpoint.npz").exists()
         if self._following is None and is_begun:
             self._following = FollowingProcess(self.path, rng.choice([None, None, rng.randrange(1, 40)]))
+        if self.by_url is None:
+            often = rng.choice([None, None, rng.randrange(1, 100)])
+            self.by_url = FollowingProcess(url_of(self.listener), often, key=KEY, interval=0.02)
         is_promotion = is_begun and rng.random() < 0.3
         # A small number is that of a call of the start, or of the promotion.
         number = rng.randrange(1, 10 if rng.random() < 0.3 else 60)
-        killing = Killing(number, random.Random(rng.random()), self.told)
+        term = number if rng.random() < 0.3 else 0
+        if term:
+            # As if the end took too long.
+            number = rng.choice([0, 0, number + rng.randrange(1, 15)])
+        killing = Killing(number, random.Random(rng.random()), self.told, term)
         chance = random.Random(rng.random())
         code = in_a_child(lambda: ag.run(lead(self, killing, chance, is_promotion)))
-        if code == -signal.SIGKILL:
+        if code != 0:
+            assert code in (-signal.SIGKILL, -signal.SIGTERM), f"{self}: a learner has ended with {code}"
             counts[self.told.read_text()] += 1
-        else:
-            assert code == 0, f"{self}: a learner has ended with {code}"
-        return code == 0
+        return code
 
-    def _check(self, counts: Counter[str]) -> None:
+    def _check(self, counts: Counter[str], *, is_in_order: bool) -> None:
         """Raise unless what was killed has left what it should have."""
         rng = self._rng
         if self._following is not None and rng.random() < 0.2:
@@ -354,13 +457,32 @@ class Service:
         if self._following is not None and following is None:
             assert self._end_following() == -signal.SIGKILL, f"{self}: a follower has ended by itself"
             counts["follower"] += 1
+        if self.by_url is not None and self.by_url.is_killed():
+            self.by_url = None
+            counts["follower of the URL"] += 1
         self.told.write_text("")
-        assert not self._in_a_copy(lambda copy: check_start(self, copy))
+        assert not self._in_a_copy(lambda copy: check_start(self, copy, is_in_order))
         if following is not None:
             assert following == self.told.read_text(), f"{self}: a follower has other bits than one that begins"
         if self._has_a_line() and rng.random() < 0.5:
             chance = random.Random(rng.random())
             assert not self._in_a_copy(lambda copy: check_flipped(self, copy, chance))
+
+    def _move(self, counts: Counter[str]) -> None:
+        """Have a follower of the URL be promoted elsewhere; raise unless it has what was acknowledged."""
+        rng, move, path = self._rng, Move(), self._folder / "moved"
+        killing = Killing(rng.choice([0, rng.randrange(1, 40)]), random.Random(rng.random()), self._folder / "killed")
+        killing.doing = "move"
+        learner = forked(lambda: ag.run(learn_until_fenced(self, killing, move)))
+        follower = in_a_child(lambda: ag.run(move_to(path, self, move)))
+        move.close()
+        code = os.waitstatus_to_exitcode(os.waitpid(learner, 0)[1])
+        assert follower == 0, f"{self}: the promotion has ended with {follower}"
+        assert code in (0, -signal.SIGKILL), f"{self}: the learner whose model has moved has ended with {code}"
+        if code:
+            counts[(self._folder / "killed").read_text()] += 1
+        counts["moved"] += 1
+        assert not in_a_child(lambda: ag.run(check_move(self, path, is_in_order=code == 0)))
 
     def _has_a_line(self) -> bool:
         checkpoint, journal = self.path / "checkpoint.npz", self.path / "journal"
@@ -382,6 +504,10 @@ class Service:
     def _end_following(self) -> int:
         following, self._following = self._following, None
         return 0 if following is None else following.end()
+
+    def _end_by_url(self) -> None:
+        if self.by_url is not None:
+            self.by_url.end()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

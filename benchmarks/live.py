@@ -4,8 +4,10 @@
     python -m benchmarks.live --rounds 20           # four times as long, for a narrower range
 
 A service of Starlette on uvicorn, in a process of its own, predicts and learns. It is asked over a few connections that
-stay open: at a fixed rate, for the processor time of the service for each request; as fast as it answers, for the
-requests in a second; and not at all, for what a page takes by itself. In each round all three are measured with pages
+stay open: at a fixed rate, for the processor time of the service for each request, and the share of it in which events
+of pages are made and sent; as fast as it answers, for the requests in a second; and not at all, for what a page takes
+by itself. The share is of one clock in one run, so that it is told to a tenth of a percent where the ratio of two runs
+is not. In each round all three are measured with pages
 open and without, first the one and then the other in turns, so that a machine that becomes slower meanwhile favours
 neither. A ratio is the median of those of the rounds, beside the range of their middle half: a claim that lies in it is
 none. It takes less than a minute, and writes nothing.
@@ -45,12 +47,14 @@ class Costs(NamedTuple):
 
     Attributes:
         microseconds: processor time of the service for a request, at the fixed rate.
+        share: of this, that for events of pages: its least, its median, and its most in the rounds.
         requests: requests in a second, as fast as it answers.
         idle: processor milliseconds of the service in a second in which nobody asks for anything.
         rate: how many requests of the first there were in a second, in the slowest round.
     """
 
     microseconds: Compared
+    share: tuple[float, float, float]
     requests: Compared
     idle: Compared
     rate: float
@@ -107,11 +111,11 @@ async def _pages(port: int, count: int) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _load(port: int, seconds: float, rate: float | None) -> tuple[float, float]:
-    """Ask for so long; return the service's processor seconds for a request, and the requests in a second."""
+async def _load(port: int, seconds: float, rate: float | None) -> tuple[float, float, float]:
+    """Ask for so long; return the service's processor seconds for a request, the pages' share, requests in a second."""
     streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS)]
     asked = 0
-    before = float(await _ask(*streams[0], _request("GET", "/used")))
+    before = await _used(*streams[0])
     began = time.perf_counter()
 
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -125,20 +129,26 @@ async def _load(port: int, seconds: float, rate: float | None) -> tuple[float, f
 
     await asyncio.gather(*(client(*stream) for stream in streams))
     took = time.perf_counter() - began
-    used = float(await _ask(*streams[0], _request("GET", "/used"))) - before
+    used, of_pages = (after - former for after, former in zip(await _used(*streams[0]), before, strict=True))
     for _, writer in streams:
         writer.close()
         await writer.wait_closed()
-    return used / asked, asked / took
+    return used / asked, of_pages / used, asked / took
+
+
+async def _used(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[float, float]:
+    """Return the service's processor seconds until now, and those for events of pages."""
+    whole, of_pages = json.loads(await _ask(reader, writer, _request("GET", "/used")))
+    return whole, of_pages
 
 
 async def _idle(port: int, seconds: float) -> float:
     """Return the service's processor seconds in a second."""
     stream = await asyncio.open_connection("127.0.0.1", port)
-    before = float(await _ask(*stream, _request("GET", "/used")))
+    before, _ = await _used(*stream)
     began = time.perf_counter()
     await asyncio.sleep(seconds)
-    used = float(await _ask(*stream, _request("GET", "/used"))) - before
+    used = (await _used(*stream))[0] - before
     stream[1].close()
     await stream[1].wait_closed()
     return used / (time.perf_counter() - began)
@@ -163,20 +173,23 @@ async def measure(rounds: int, seconds: float, pages: int, rate: float) -> Costs
         process.terminate()
         await process.wait()
     used, most, idle = (_compared([(ours[place], theirs[place]) for ours, theirs in found]) for place in range(3))
-    return Costs(used, most, idle, min(turn.rate for pair in found for turn in pair))
+    shares = sorted(ours.share for ours, _ in found)
+    share = (shares[0], statistics.median(shares), shares[-1])
+    return Costs(used, share, most, idle, min(turn.rate for pair in found for turn in pair))
 
 
 class _Turn(NamedTuple):
     microseconds: float
     requests: float
     idle: float
+    share: float
     rate: float
 
 
 async def _turn(port: int, seconds: float, rate: float) -> _Turn:
-    used, asked = await _load(port, seconds, rate)
-    _, most = await _load(port, seconds, None)
-    return _Turn(1e6 * used, most, 1e3 * await _idle(port, seconds / 2), asked)
+    used, share, asked = await _load(port, seconds, rate)
+    _, _, most = await _load(port, seconds, None)
+    return _Turn(1e6 * used, most, 1e3 * await _idle(port, seconds / 2), share, asked)
 
 
 def _compared(pairs: list[tuple[float, float]]) -> Compared:
@@ -203,6 +216,8 @@ def main() -> None:
     name = f"processor time of a request, {options.rate:,.0f} a second, µs"
     asked = found.microseconds
     print(f"| {name} | {asked.opened:.0f} | {asked.closed:.0f} | {_ratio(asked)} |")
+    least, share, greatest = found.share
+    print(f"| of it for events of pages | {share:.2%} | | | {least:.2%} to {greatest:.2%} |")
     idle = found.idle
     more = f"{(idle.opened - idle.closed) / 1e3:.1%} of a core more"
     print(f"| processor time of an idle second, ms | {idle.opened:.1f} | {idle.closed:.1f} | {more} | |")

@@ -7,8 +7,9 @@ import operator
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
+from inspect import Signature, signature
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, SupportsIndex, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, SupportsIndex, final
 
 import numpy as np
 
@@ -1249,9 +1250,9 @@ def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: 
     return _leaf(placed, requires_grad, where)
 
 
-def tensor(
+def tensor(  # noqa: D417  # nobody is shown what is there to be refused
     data: TensorLike,
-    *,
+    *more: Never,
     dtype: npt.DTypeLike | None = None,
     device: str | Device | None = None,
     requires_grad: bool = False,
@@ -1271,8 +1272,26 @@ def tensor(
         >>> ag.tensor([[1, 2], [3, 4]]).shape
         (2, 2)
     """
+    if more:
+        # Never, so that a type checker refuses the call, too.
+        raise ArgumentTypeError(_of_several((data, *more)))
     array = np.array(data, dtype) if data.__class__ is _ndarray else array_of_data(data, dtype, copy=True)
     return _new_leaf(array, data, device, requires_grad, True)
+
+
+def _of_several(given: tuple[Any, ...]) -> str:
+    """Return what to say of several arguments in place of a list of them."""
+    numbers = ", ".join(map(repr, given)) if all(isinstance(one, (int, float)) for one in given) else "..."
+    return (
+        f"ag.tensor takes one array, number or list, and got {len(given)} arguments: write ag.tensor([{numbers}]); "
+        "a dtype is named, as in dtype=np.float32"
+    )
+
+
+tensor.__signature__ = Signature(  # type: ignore[attr-defined]
+    [one for one in signature(tensor).parameters.values() if one.kind is not one.VAR_POSITIONAL],
+    return_annotation=signature(tensor).return_annotation,
+)
 
 
 def asarray(

@@ -98,7 +98,7 @@ async def _run_with_loss(flow: _Flow, loss: Callable[..., Any], batch: _Batch, t
     if targets is not None and targets.rows != batch.rows:
         raise ArgumentError(f"x has {batch.rows} rows and target {targets.rows}: they are split alike")
     run = _LossRun(flow, loss, batch, targets)
-    root = _PipelineRun.apply(run, tensor(0.0, requires_grad=True), *batch.leaves)
+    root = PipelineRun.apply(run, tensor(0.0, requires_grad=True), *batch.leaves)
     await backward(root)
     return run.total()
 
@@ -354,7 +354,7 @@ class _Sums:
 
 
 @final
-class _PipelineRun(Function):
+class PipelineRun(Function):
     """The node whose backward runs a pipeline with a loss."""
 
     @staticmethod

@@ -15,7 +15,7 @@ from ..core.settings.arguments import must_be, whole_number
 from ..errors import ArgumentError, ArgumentTypeError, LearnerClosedError, ModelDirectoryError
 from .directory import CHECKPOINT, ModelDirectory
 from .journal_reader import CHECKSUM_SIZE, JournalPart, JournalReader, Position
-from .learner import Learner
+from .learner import Learner, files_of
 from .versions import version_path
 
 __all__ = ["JOURNAL", "KEY_SIZE", "OFFSET", "SIZE", "TAG", "app_of_journal"]
@@ -42,7 +42,7 @@ def app_of_journal(learner: Any, key: Any, max_bytes: Any, max_retained: Any) ->
     """Return the application: `http.journal_app` says what its arguments are."""
     if not isinstance(learner, Learner):
         raise ArgumentTypeError(must_be("learner", "a Learner", learner))
-    if learner._path is None:
+    if learner.directory is None:
         raise ArgumentError("this learner has no journal to follow: make it with directory=...")
     if not isinstance(key, str) or len(key) < KEY_SIZE or not key.isascii():
         raise ArgumentError(
@@ -51,7 +51,7 @@ def app_of_journal(learner: Any, key: Any, max_bytes: Any, max_retained: Any) ->
         )
     routes = _Routes(
         learner,
-        learner._path,
+        learner.directory,
         key.encode(),
         whole_number(max_bytes, "max_bytes", 1),
         whole_number(max_retained, "max_retained", 0),
@@ -136,7 +136,7 @@ class _Routes:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not hmac.compare_digest(given.encode(), self._key):
             return self.response("the key is missing, or is another one", UNAUTHORIZED)
-        directory = self._learner._recorded.directory
+        directory = files_of(self._learner)
         if directory is None or not self._learner.is_running:
             return self.response("the learner does not run", UNAVAILABLE, {"Retry-After": "1"})
         try:

@@ -18,6 +18,7 @@ from ..observing.latency import LatencyHistogram
 from ..observing.live.records import Records
 from ..optim.optimizer import Optimizer
 from .checks import check_functions, closed_error, paused_error, timeout_of
+from .directory import ModelDirectory
 from .drift import Drift, DriftEvent, DriftMonitors
 from .evaluations import Evaluation, Evaluations
 from .lineage import CHOICES, Choice
@@ -34,7 +35,7 @@ from .specs import check_specs, conform
 from .statistics import Statistics
 from .versions import Version, check_name
 
-__all__ = ["Learner", "taking_over"]
+__all__ = ["Learner", "files_of", "taking_over"]
 
 
 @final
@@ -162,6 +163,11 @@ class Learner:
     def learned(self) -> int:
         """How many examples the model has learned since it was made."""
         return self._trained.learned
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory that it was given; None of a learner that keeps everything in memory."""
+        return self._path
 
     @property
     def loss(self) -> Callable[..., object]:
@@ -713,3 +719,8 @@ def taking_over(learner: Learner) -> Learner:
     """Return a learner that has not begun, with what keeps others from writing that had its directory before."""
     learner._takes_over = True
     return learner
+
+
+def files_of(learner: Learner) -> ModelDirectory | None:
+    """Return what reads and writes a learner's directory, which others must not write to; None while it is not open."""
+    return learner._recorded.directory

@@ -21,7 +21,7 @@ from ..core.engine.offloading import call_on_worker
 from ..core.settings.arguments import describe, must_be, number, truth
 from ..core.settings.awaiting import call
 from ..core.settings.context import enable_grad
-from ..core.settings.elsewhere import OPTIMIZER_ATTRIBUTES, hint_at
+from ..core.settings.elsewhere import OPTIMIZER_ATTRIBUTES, OPTIMIZER_OPTIONS, hint_at
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.scheduling import WORKERS
 from ..core.tensor import Tensor
@@ -547,6 +547,7 @@ class Optimizer(ABC):
 
 
 hint_at(Optimizer, OPTIMIZER_ATTRIBUTES)
+hint_at(Optimizer, OPTIMIZER_OPTIONS, is_never_set=True)
 
 
 def _changed_call(given: StepCall, changed: Any) -> StepCall:
@@ -574,7 +575,12 @@ def _step_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any,
 
 def _split_closure(grads: Tree, closure: Any) -> tuple[Any, Callable[[], Any] | None]:
     """Return the gradients and the closure of a step; the closure may have been given in place of the gradients."""
-    if closure is None and callable(grads) and not isinstance(grads, Tensor) and container_type(type(grads)) is None:
+    if isinstance(grads, Tensor):
+        expected = "gradients with the structure of the parameters"
+        raise ArgumentTypeError(
+            must_be("grads of step()", expected, grads, "of a loss, write await loss.backward(), then optimizer.step()")
+        )
+    if closure is None and callable(grads) and container_type(type(grads)) is None:
         return None, grads
     if closure is not None and not callable(closure):
         raise ArgumentTypeError(must_be("closure", "a function without arguments", closure))

@@ -98,7 +98,7 @@ def new_learner(path: Path | None, **options: Any) -> Learner:
     return Learner(model, loss, optimizer, directory=path, **given)
 
 
-def new_follower(path: Path, **options: Any) -> Follower:
+def new_follower(path: Path | str, **options: Any) -> Follower:
     """Return a follower of these parts, which becomes such a learner."""
     given: Any = {"checkpoint_every": 3, "interval": 0.001, **options}
     return follow(path, *parts(), **given)

@@ -66,7 +66,7 @@ def making(request: Any) -> Making:
     """Return what makes a follower of a learner: by its directory, or by a URL."""
     if request.param == "url":
         return follower_over_http
-    return lambda learner, **options: follower_of(learner._path, **options)
+    return lambda learner, **options: follower_of(learner.directory, **options)
 
 
 async def answer_of(one: Learner | Follower) -> list[float]:

@@ -42,6 +42,12 @@ from asyncgrad.learn.directory import ModelDirectory
 append = ModelDirectory.append
 ModelDirectory.append = lambda self, learned, *rest: learned % 5 == 4 or append(self, learned, *rest)
 """,
+    "an end in order leaves a journal": """
+from asyncgrad.learn.recorded_model import RecordedModel
+async def finish(self):
+    self.close()
+RecordedModel.finish = finish
+""",
     "a follower takes a rollback for nothing": """
 from asyncgrad.learn.following import Following
 do = Following._do
@@ -51,11 +57,13 @@ async def skip(self, record):
 Following._do = skip
 """,
 }
+#: The seed of a run that finds it soon, where that is not 0.
+SEEDS = {"an end in order leaves a journal": 1}
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_the_program_complains_where_something_is_lost(defect):
-    ended = run(DEFECTS[defect] + MAIN, "20")
+    ended = run(DEFECTS[defect] + MAIN, "20", "--seed", str(SEEDS.get(defect, 0)))
 
     assert ended.returncode == 1
     assert "AssertionError" in ended.stderr

@@ -21,12 +21,14 @@ async def test_a_service_is_measured_with_pages_and_without():
     for each in (found.microseconds, found.requests, found.idle):
         assert min(each.opened, each.closed, each.ratios[0]) > 0
         assert list(each.ratios) == sorted(each.ratios)
+    assert 0 <= found.share[0] <= found.share[1] <= found.share[2] < 1
 
 
 def test_the_table_says_what_the_pages_cost(monkeypatch, capsys):
     async def measured(*given):
         asked = live.Compared(103.0, 100.0, (1.01, 1.03, 1.04)), live.Compared(990.0, 1000.0, (0.98, 0.99, 1.01))
-        return live.Costs(*asked, live.Compared(9.0, 2.0, (4.0, 4.5, 5.0)), 0.8 * given[-1])
+        share = (0.001, 0.002, 0.0035)
+        return live.Costs(asked[0], share, asked[1], live.Compared(9.0, 2.0, (4.0, 4.5, 5.0)), 0.8 * given[-1])
 
     monkeypatch.setattr(live, "measure", measured)
     monkeypatch.setattr("sys.argv", ["live"])
@@ -36,6 +38,7 @@ def test_the_table_says_what_the_pages_cost(monkeypatch, capsys):
 
     assert found.out.splitlines()[2:] == [
         "| processor time of a request, 1,000 a second, µs | 103 | 100 | 1.030 | 1.010 to 1.040 |",
+        "| of it for events of pages | 0.20% | | | 0.10% to 0.35% |",
         "| processor time of an idle second, ms | 9.0 | 2.0 | 0.7% of a core more | |",
         "| requests a second, at most | 990 | 1,000 | 0.990 | 0.980 to 1.010 |",
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from ...errors import ArgumentTypeError
 from ..arrays.axes import array_like, axis_index
 from ..arrays.device_arrays import placed
 from ..arrays.device_functions import own_function
@@ -19,6 +20,7 @@ from ..graph.leaf import gradient_edge
 from ..graph.wrappers import register_wrapper
 from ..recording.handwritten_node import HandwrittenNode
 from ..recording.primitive import RULES
+from ..settings.arguments import must_be
 from ..settings.context import GRAD_MODE
 from .dispatch import write_result
 from .indexing import part
@@ -131,6 +133,13 @@ def _raw(arrays: Sequence[Any]) -> list[Any]:
     return [array._data if isinstance(array, TensorBase) else as_array(array) for array in arrays]
 
 
+def _refuse_arrays_apart(function: str, axis: Any) -> None:
+    """Raise if an array stands where the axis does: the arrays were not given as a list."""
+    if isinstance(axis, TensorBase):
+        write = f"write np.{function}([x, y]), with the arrays in a list"
+        raise ArgumentTypeError(must_be(f"axis of numpy.{function}", "an int", axis, write))
+
+
 def concatenate(
     arrays: Any,
     /,
@@ -142,6 +151,8 @@ def concatenate(
 ) -> Any:
     """Return the arrays laid side by side along an axis that they have; None makes rows of them first."""
     arrays = list(arrays)
+    if axis.__class__ is not int:
+        _refuse_arrays_apart("concatenate", axis)
     if axis is None:
         arrays, axis = [reshape(array_like(array), -1) for array in arrays], 0
     raw = _raw(arrays)
@@ -169,6 +180,8 @@ def stack(
 ) -> Any:
     """Return arrays of one shape laid side by side along a new axis."""
     arrays = list(arrays)
+    if axis.__class__ is not int:
+        _refuse_arrays_apart("stack", axis)
     raw = _raw(arrays)
     if interceptors or (raw and is_device_array(raw[0])):
         data = call_intercepted("Stack", np.stack, raw, axis, dtype=dtype, casting=casting)

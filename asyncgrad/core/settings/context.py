@@ -370,7 +370,7 @@ def _wrap(mode: Callable[[], Mode], function: F) -> F:
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_wrap(mode, function.__func__))
     if inspect.isclass(function) or not callable(function):
-        hint = ": decorate its methods" if inspect.isclass(function) else ""
+        hint = ": decorate its methods" if inspect.isclass(function) else ": write `with` around what it holds for"
         raise TypeError(f"a mode decorates functions, not {function!r}{hint}")
     wrap: Any = _wrap_call
     if is_kind(inspect.isasyncgenfunction, function):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
-__all__ = ["MODULE_ATTRIBUTES", "OPTIMIZER_ATTRIBUTES", "TENSOR_ATTRIBUTES", "hint_at"]
+__all__ = ["MODULE_ATTRIBUTES", "OPTIMIZER_ATTRIBUTES", "OPTIMIZER_OPTIONS", "TENSOR_ATTRIBUTES", "hint_at"]
 
 #: Methods of PyTorch that NumPy has as functions of the same name.
 _FUNCTIONS = (
@@ -208,6 +208,14 @@ OPTIMIZER_ATTRIBUTES: dict[str, str] = {
     "apply_updates": "optimizer.step(), after await loss.backward()",
     "update": "optimizer.step(), after await loss.backward()",
     "init": "optimizer.state_dict(): it is made with its parameters",
+    "zero_grads": "optimizer.zero_grad()",
+    "parameters": 'optimizer.param_groups[0]["params"]',
+    "params": 'optimizer.param_groups[0]["params"]',
+}
+#: The same of options, which would be set in vain.
+OPTIMIZER_OPTIONS: dict[str, str] = {
+    name: f'optimizer.param_groups[0]["{option}"]'
+    for name, option in {"lr": "lr", "learning_rate": "lr", "weight_decay": "weight_decay"}.items()
 }
 
 
@@ -229,7 +237,7 @@ class _Elsewhere:
 
 @final
 class _ElsewhereAlways:
-    """As `_Elsewhere`, of a class whose objects have no dict: an attribute of that name cannot be set either."""
+    """As `_Elsewhere`, and an attribute of that name cannot be set either, as where objects have no dict."""
 
     __slots__ = ("_instead", "_name")
 
@@ -248,15 +256,20 @@ def _missing(owner: type, name: str, instead: str) -> AttributeError:
     return AttributeError(f"{owner.__name__!r} object has no attribute {name!r}: write {instead}", name=name)
 
 
-def hint_at(cls: type, attributes: Mapping[str, str]) -> None:
+def hint_at(cls: type, attributes: Mapping[str, str], *, is_never_set: bool = False) -> None:
     """Let a class say what to write instead of attributes that it does not have, and let `dir` leave them out.
+
+    Args:
+        cls: the class.
+        attributes: what to write, by their names.
+        is_never_set: whether its objects may not have an attribute of such a name either.
 
     Raises:
         ValueError: it has one of them.
     """
     if found := [name for name in attributes if hasattr(cls, name)]:
         raise ValueError(f"{cls.__name__} has {', '.join(found)}: take that out of the hints")
-    kind = _Elsewhere if cls.__dictoffset__ else _ElsewhereAlways
+    kind = _Elsewhere if cls.__dictoffset__ and not is_never_set else _ElsewhereAlways
     for name, instead in attributes.items():
         setattr(cls, name, kind(name, instead))
 

@@ -39,6 +39,7 @@ from ..functional.activations import (
     tanhshrink,
     threshold,
 )
+from ..shared.arguments import refuse_input
 from .module import Module
 from .parameters import Place, new_parameter, size
 
@@ -82,6 +83,7 @@ class _Pointwise(Module):
     """Abstract: a function of each element. PyTorch's `inplace` is taken, but no input is ever written into."""
 
     def __init__(self, inplace: bool = False) -> None:
+        refuse_input(type(self).__name__, inplace)
         truth(inplace, "inplace")
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
+import numpy as np
+
+from ...core.arrays.tensor_base import TensorBase
 from ...core.settings.arguments import number, truth
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
@@ -31,12 +34,10 @@ from ..functional.losses import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
-from ..shared.arguments import REDUCTIONS, check_reduction
+from ..shared.arguments import REDUCTIONS, check_reduction, refuse_input
 from .module import Module
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ...core.arrays.array_like import TensorLike
 
 
@@ -69,7 +70,14 @@ class _Loss(Module):
 
     _reductions: ClassVar[tuple[str, ...]] = REDUCTIONS
 
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Return a loss without attributes; refuse what it is to be called with: no loss has two options of arrays."""
+        if len(args) > 1 and isinstance(args[1], (TensorBase, np.ndarray)):
+            refuse_input(cls.__name__, *args)
+        return super().__new__(cls, *args, **kwargs)
+
     def __init__(self, reduction: str = "mean") -> None:
+        refuse_input(type(self).__name__, reduction)
         check_reduction(reduction, self._reductions)
         self.reduction = reduction
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import setitem
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Protocol, Self, TypeVar, final
 
 import numpy as np
 
@@ -70,6 +70,28 @@ class IncompatibleKeys(NamedTuple):
 
     missing_keys: list[str]
     unexpected_keys: list[str]
+
+
+@final
+class _Parameters:
+    """The iterator that `parameters` returns: whoever takes it for a list is told to make one."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, left: Iterator[Tensor]) -> None:
+        self._left = left
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return self._left
+
+    def __next__(self) -> Tensor:
+        return next(self._left)
+
+    def __getitem__(self, index: object) -> Never:
+        raise ArgumentTypeError(
+            f"parameters() yields one parameter after another, and has none at [{index!r}]: write "
+            f"list(model.parameters())[{index!r}], or take it by name, as model.weight"
+        )
 
 
 @final
@@ -356,8 +378,7 @@ class Module:
         Args:
             recurse: also those of the modules in it.
         """
-        for _, param in self.named_parameters(recurse=recurse):
-            yield param
+        return _Parameters(param for _, param in self.named_parameters(recurse=recurse))
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True

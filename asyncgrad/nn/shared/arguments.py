@@ -10,7 +10,7 @@ import numpy as np
 from ...core.arrays.current_streams import follow_streams
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_array, is_device_array
-from ...core.settings.arguments import must_be, truth, whole_number
+from ...core.settings.arguments import must_be, takes, truth, whole_number
 from ...core.settings.context import GRAD_MODE
 from ...core.settings.unawaited import refuse_unawaited
 from ...core.views.writing import write
@@ -334,6 +334,19 @@ def single(name: str, value: Any, least: int) -> int:
     if not isinstance(only, (int, np.integer)) or only < least:
         raise ArgumentError(f"{name} must be an int of at least {least}, or a sequence of one, not {value!r}")
     return int(only)
+
+
+def refuse_input(layer: str, *given: Any) -> None:
+    """Raise if a layer is made with the arrays that it should be called with.
+
+    Raises:
+        ArgumentTypeError: the first option that was given is an array.
+    """
+    if given and isinstance(given[0], (TensorBase, np.ndarray)):
+        inputs = ", ".join(("input", "target")[: len(given)])
+        raise ArgumentTypeError(
+            takes(f"nn.{layer}", "options", given[0], f"write nn.{layer}()({inputs}), which calls what it returns")
+        )
 
 
 def check_reduction(reduction: str, allowed: tuple[str, ...] = REDUCTIONS) -> None:

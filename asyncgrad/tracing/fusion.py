@@ -188,8 +188,10 @@ def fuse(program: Program, array: Callable[[Value], np.ndarray]) -> Fusion:
             uses.setdefault(value.root, []).append(position)
     for value in (*program.outputs, *[one for _, one in program.commits], *[one for one in program.gradients if one]):
         uses.setdefault(value.root, []).append(len(steps))
-    given = {*program.arguments, *program.targets, *program.cotangents}
-    found = _Finder(uses, given, set(program.targets), array, program.errstate)
+    gradients = [value for index in program.gradient_targets if (value := program.gradients[index]) is not None]
+    targets = {*program.targets, *gradients}
+    given = {*program.arguments, *targets, *program.cotangents}
+    found = _Finder(uses, given, targets, array, program.errstate)
     # A backward that cannot be run again is called by Python.
     return Fusion(
         found.groups(program.forward, 0),

@@ -49,6 +49,7 @@ class Records:
         "_table",
         "backward",
         "forward",
+        "gradient_targets",
     )
 
     def __init__(
@@ -62,7 +63,8 @@ class Records:
         self._start = runner.start
         self._array = array
         self._fused = fused
-        values = (*program.arguments, *program.targets, *program.cotangents)
+        targets = [value for index in program.gradient_targets if (value := program.gradients[index]) is not None]
+        values = (*program.arguments, *program.targets, *program.cotangents, *targets)
         given = {value: index + 1 for index, value in enumerate(values)}
         self._given = given
         #: Not 0 once a number was another one than in the traced run, or an index is out of bounds.
@@ -84,6 +86,14 @@ class Records:
         )
         self._kernels = {index: self._kernels[one] for index, one in enumerate(calls) if one in self._kernels}
         self._table = np.array([one.record() for one in calls], RECORD)
+        opaque = {value.root for step in self.opaque() for value in (*step.reads, *step.writes)}
+        #: The gradients that are written into memory of the caller's; those of which a step without a record has a part
+        #: lie in the table.
+        self.gradient_targets: list[int] = [
+            index
+            for index, value in zip(program.gradient_targets, targets, strict=True)
+            if value not in opaque
+        ]
         #: By its part and which bases are arrays then: a call of `start`, and where it lies.
         self._calls_made: dict[tuple[tuple[int, int], int, int], np.ndarray] = {}
         self._addresses: dict[tuple[tuple[int, int], int, int], int] = {}
@@ -134,7 +144,7 @@ class Records:
         Args:
             parts: `forward` or `backward`, or pieces of it.
             rows: the calls of the steps that have no record, by their numbers.
-            arrays: the arguments and the targets, or the cotangents.
+            arrays: the arguments and the targets, or the cotangents and those for gradients.
             first: the number of the first among all that are given.
             note: called with each part after it; None where nobody observes it.
 

@@ -49,6 +49,7 @@ class Table:
         "_fixed_outputs",
         "_forward",
         "_given",
+        "_gradient_targets",
         "_is_late",
         "_records",
         "_row_records",
@@ -114,6 +115,10 @@ class Table:
         #: The arrays of outputs and gradients that do not depend on what is given; None where some do.
         self._fixed_outputs: list[Any] | None = self._fixed(program.outputs, roots)
         self._fixed_gradients: list[Any] | None = self._fixed(program.gradients, roots)
+        #: By their numbers: the arrays here of gradients that may be written into memory of the caller's.
+        self._gradient_targets: dict[int, np.ndarray] = {
+            index: self.array(value) for index in program.gradient_targets if (value := program.gradients[index])
+        }
 
     def _fixed(self, values: Sequence[Value | None], given: set[Value]) -> list[Any] | None:
         if any(one is not None and one.root in given for one in values):
@@ -327,12 +332,15 @@ class Table:
 
     def run_backward(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
         """Compute the gradients of the arguments of the last forward; new arrays."""
-        self._compute_gradients(arrays)
+        made = self._compute_gradients(arrays)
         program, fixed = self.program, self._fixed_gradients
         if fixed is None:
             self._bind_given()
             fixed = [None if value is None else self.array(value) for value in program.gradients]
-        found = [None if array is None else array.copy("K") for array in fixed]
+        found = [
+            made[index] if index in made else None if array is None else array.copy("K")
+            for index, array in enumerate(fixed)
+        ]
         for index in program.spread:
             # In which order NumPy adds up its elements depends on how it lies.
             value = program.gradients[index]
@@ -342,7 +350,8 @@ class Table:
             found[index] = found[earlier]
         return found
 
-    def _compute_gradients(self, arrays: Sequence[np.ndarray]) -> None:
+    def _compute_gradients(self, arrays: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
+        """Compute the gradients; return those that lie in new memory, by their numbers. All others lie here."""
         program = self.program
         if self._is_late:
             self._given["cotangents"] = program.cotangents, arrays
@@ -351,11 +360,17 @@ class Table:
         records, first = self._records, len(program.arguments) + len(program.targets)
         if records is None:
             _run(self._backward, self._runs[1])
-        else:
-            parts = records.backward if self.note is None else records.pieces(records.backward)
-            at = records.run(parts, self._backward, arrays, first, self.note)
-            if at is not None:
-                self._run_again(self._backward, parts[:at])
+            return {}
+        own = self._gradient_targets
+        made = {index: np.empty_like(own[index]) for index in records.gradient_targets}
+        # Where a step without a record has a part of one, all write into that of the table.
+        given = [*arrays, *{**own, **made}.values()] if own else arrays
+        parts = records.backward if self.note is None else records.pieces(records.backward)
+        at = records.run(parts, self._backward, given, first, self.note)
+        if at is None:
+            return made
+        self._run_again(self._backward, parts[:at])
+        return {}
 
 
 def runs_of(steps: Sequence[Step]) -> list[Run]:

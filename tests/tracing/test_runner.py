@@ -495,6 +495,29 @@ def test_a_backward_reads_the_arguments_of_a_forward_that_has_no_record(function
         assert gradient(jitted, numbers) == gradient(function, numbers)
 
 
+@pytest.mark.parametrize("backend", ["runner", "fused"])
+def test_a_gradient_is_written_at_once_into_memory_of_the_callers(backend):
+    def function(w, v, x):
+        return np.tanh(x @ w).sum() + (np.roll(v, 1) * np.arange(3)).sum()
+
+    w, v = ag.tensor(np.eye(3) / 2, requires_grad=True), ag.tensor([0.5, 0.25, 1.0], requires_grad=True)
+    x = np.linspace(-1.0, 1.0, 6).reshape(2, 3)
+    jitted = compiled(function, w, v, x, backend=backend)
+    value = jitted(w, v, x)
+    table = value.grad_fn._lease.table
+    inside = [table.array(one) for one in table.program.gradients]
+    for array in inside:
+        array.fill(np.nan)
+    of_w, of_v = ag.sync.grad(value, [w, v], retain_graph=True)
+    again = ag.sync.grad(value, [w, v])
+
+    assert np.isnan(inside[0]).all(), "the table has a copy"
+    assert not np.isnan(inside[1]).any(), "where Python computes a part, all lies in the table"
+    expected = ag.sync.grad(function(w, v, x), [w, v])
+    assert [bits(of_w), bits(of_v)] == [bits(one) for one in expected] == [bits(one) for one in again]
+    assert not np.shares_memory(of_w.numpy(), again[0].numpy())
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (3,)])
 @pytest.mark.parametrize("function", [np.multiply, np.divide, np.add])
 def test_a_write_into_an_operand_has_its_bits_also_of_one_complex_number(function, shape):

@@ -95,7 +95,7 @@ class FastPath:
 
     def run(self, deadline: float, clock: Clock = perf_counter) -> Stop:
         """Run nodes until none is left, `clock` passes `deadline`, or one needs the slow path."""
-        task, heap, buffers, owned = self._task, self._heap, self._buffers, self._owned
+        task, heap, buffers, owned, leaves = self._task, self._heap, self._buffers, self._owned, self._leaves
         release, limits = not task.keep_graph, task.limits
         runs_plan, apply = not task.create_graph, task.apply
         if (observed := task.observed_steps) is not None:
@@ -129,12 +129,16 @@ class FastPath:
             edges = zip(node.next_nodes, node.input_nrs, outputs)  # noqa: B905
             try:
                 for consumer, nr, grad in edges:
-                    # Most nodes of operations have no sum yet, most leaves have one: so each branch looks up one class.
-                    if newest is None and consumer is not None and consumer not in buffers and is_whole:
-                        if consumer.meta is None and consumer.order > order and grad is not None:  # noqa: SIM102
+                    if consumer is not None and consumer not in buffers and is_whole:
+                        if consumer.meta is None and grad is not None:  # noqa: SIM102
                             if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
-                                newest, arrived = consumer, grad
-                                continue
+                                if newest is None and consumer.order > order:
+                                    newest, arrived = consumer, grad
+                                    continue
+                                if consumer.order == LEAF_ORDER:
+                                    buffers[consumer] = grad
+                                    leaves.append(consumer)
+                                    continue
                     elif consumer in owned and consumer.meta is None and grad is not None:  # noqa: SIM102
                         if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
                             total = buffers[consumer]

@@ -67,6 +67,9 @@ class GradState(NamedTuple):
 
 NO_GRAD = GradState(None, None, 0)
 
+#: The flags of new arrays, with several axes and with one.
+_NEW = frozenset({np.empty((2, 2)).flags.num, np.empty(2).flags.num})
+
 
 class Change:
     """Abstract: a change that a backward has made to gradients."""
@@ -397,6 +400,9 @@ def _array(total: Any, like: TensorBase) -> Any:
 
 def may_take(grad: Any, variable: np.ndarray) -> bool:
     """Tell whether an array of a leaf's dtype, to which nothing else refers, may become its gradient uncopied."""
+    if grad.__class__ is np.ndarray and grad.flags.num in _NEW and variable.flags.c_contiguous:
+        # Nearly all.
+        return True
     is_numpy = grad.__class__ is np.ndarray
     if not is_numpy and not hasattr(grad, "strides"):
         return False

@@ -230,10 +230,12 @@ ALLOWED = {
         "*.add_param_group, group",
         "*.load_state_dict, state_dict",
         "*.state_dict, return",
+        "CosineAnnealingWarmRestarts.options, return",
         "CyclicLR.options, return",
         "OneCycleLR.options, return",
         "ElementwiseOptimizer.__init__, defaults",
         "Optimizer.__init__, defaults",
+        "SWALR.options, return",
         "SequentialLR.options, return",
     ],
     "JSON, or what was sent as bytes": [

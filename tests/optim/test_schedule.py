@@ -266,6 +266,34 @@ def test_a_schedule_to_averages_goes_on_from_pytorchs_state_or_its_last_epoch(st
     assert rates(counted) == pytest.approx(rates(peer), rel=1e-12)
 
 
+@pytest.mark.parametrize("name", ["SequentialLR", "ChainedScheduler", "averages"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_schedules_that_are_combined_go_on_from_pytorchs_state(name: str) -> None:
+    torch = pytest.importorskip("torch")
+
+    def make(module: Any, optimizer: Any) -> Any:
+        if name != "averages":
+            return MAKERS[name](module, optimizer)
+        parts = [module.LinearLR(optimizer, 0.1, total_iters=3), to_averages(module, optimizer, anneal_epochs=6)]
+        return module.SequentialLR(optimizer, parts, [3])
+
+    peer = torch.optim.SGD([{"params": [torch.ones(1, requires_grad=True)], "lr": rate} for rate in RATES])
+    optimizer, theirs = optimizer_of_two_groups(), make(torch.optim.lr_scheduler, peer)
+    for _ in range(6):
+        peer.step()
+        theirs.step()
+    ours = make(schedule, optimizer)
+    optimizer.load_state_dict(peer.state_dict())
+    ours.load_state_dict(theirs.state_dict())
+    for _ in range(3):
+        assert rates(optimizer) == pytest.approx(rates(peer), rel=1e-12)
+        peer.step()
+        theirs.step()
+        ours.step()
+    with pytest.raises(ArgumentError, match="state_dict is of 3 schedules, but there are 2"):
+        ours.load_state_dict({"_schedulers": [{}, {}, {}]})
+
+
 @pytest.mark.parametrize("factor", [1, 2])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_restarts_go_on_within_an_epoch_as_pytorchs_do(factor: int) -> None:

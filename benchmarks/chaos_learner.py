@@ -53,6 +53,7 @@ __all__ = ["Service", "main"]
 #: How many actions one directory sees.
 ACTIONS = 20
 
+#: What followers of the URL must send.
 KEY = "a key for this run alone"
 
 
@@ -63,8 +64,8 @@ class Killing:
     Args:
         number: of the call, from 1; 0 for none.
         rng: says whether that is before it, after it, or in its midst.
-        term: the number of the call at which it gets a SIGTERM; 0 for none.
         told: a file in which it says, before that, what was being done, and the call.
+        term: the number of the call at which it gets a SIGTERM; 0 for none.
 
     Attributes:
         doing: what is being done.

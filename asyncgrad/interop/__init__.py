@@ -1,7 +1,7 @@
 """Other libraries as nodes: modules and functions of PyTorch and JAX in a graph, and asyncgrad's functions in theirs.
 
 Each module needs its library: `pip install 'asyncgrad[torch]'`, `pip install 'asyncgrad[jax]'`. Neither is imported
-before the module is asked for.
+before the module is asked for. docs/interoperability.md shows both.
 """
 
 from typing import TYPE_CHECKING

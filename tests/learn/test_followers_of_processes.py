@@ -11,6 +11,9 @@ import pytest
 from tests.support.house import ROOT
 from tests.support.sampling import cases
 
+for package in ("starlette", "uvicorn", "httpx"):
+    pytest.importorskip(package, reason=f"needs {package}: pip install 'asyncgrad[serve]'")
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes as on Linux"),

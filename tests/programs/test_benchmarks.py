@@ -82,6 +82,7 @@ def test_every_topic_is_a_file():
         "distributed",
         "faulty_transport",
         "followers",
+        "following_process",
         "headline",
         "hips",
         "imports",

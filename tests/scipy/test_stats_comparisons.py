@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,8 @@ def test_what_a_result_has_beside_its_values() -> None:
     assert line.intercept_stderr.item() == pytest.approx(expected.intercept_stderr)
     assert line.slope is line[0]
     assert isinstance(ours, tuple)
+    assert copy.copy(ours).df is ours.df
+    assert copy.copy(line).intercept_stderr is line.intercept_stderr
     assert ag.tree.map(lambda one: 2 * one, ours).df.tolist() == (2 * theirs.df).tolist()
     assert ag.tree.map(lambda one: 2 * one, line).intercept_stderr.item() == 2 * line.intercept_stderr.item()
 

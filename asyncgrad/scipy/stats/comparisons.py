@@ -45,6 +45,9 @@ class TtestResult(tuple[Tensor, Tensor]):  # noqa: SLOT001 - slots of a tuple mu
         made.df = df
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TtestResult, (*self, self.df)
+
     @property
     def statistic(self) -> Tensor:
         """The difference of means over its standard error."""
@@ -291,6 +294,9 @@ class LinregressResult(tuple[Tensor, Tensor, Tensor, Tensor, Tensor]):  # noqa: 
         made = super().__new__(cls, values)
         made.intercept_stderr = intercept_stderr
         return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LinregressResult, (tuple(self), self.intercept_stderr)
 
     @property
     def slope(self) -> Tensor:

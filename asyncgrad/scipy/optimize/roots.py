@@ -82,8 +82,7 @@ def root(
 
     def solve(function: Any, jacobian: Any, start: Any) -> Any:
         given = jacobian if takes_jacobian and jac is not False else None
-        kept = {"tol": tol, "callback": callback, "options": plain_options(options)}
-        return optimize.root(function, start, method=method, jac=given, **kept)
+        return optimize.root(function, start, (), method, given, tol, callback, plain_options(options))
 
     async def run() -> Any:
         start = Point(x0, method.lower() not in _METHODS_WITH_JACOBIAN)

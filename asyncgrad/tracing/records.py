@@ -90,9 +90,7 @@ class Records:
         #: The gradients that are written into memory of the caller's; those of which a step without a record has a part
         #: lie in the table.
         self.gradient_targets: list[int] = [
-            index
-            for index, value in zip(program.gradient_targets, targets, strict=True)
-            if value not in opaque
+            index for index, value in zip(program.gradient_targets, targets, strict=True) if value not in opaque
         ]
         #: By its part and which bases are arrays then: a call of `start`, and where it lies.
         self._calls_made: dict[tuple[tuple[int, int], int, int], np.ndarray] = {}

@@ -188,7 +188,7 @@ def fuse(program: Program, array: Callable[[Value], np.ndarray]) -> Fusion:
             uses.setdefault(value.root, []).append(position)
     for value in (*program.outputs, *[one for _, one in program.commits], *[one for one in program.gradients if one]):
         uses.setdefault(value.root, []).append(len(steps))
-    gradients = [value for index in program.gradient_targets if (value := program.gradients[index]) is not None]
+    gradients = [one for index in program.gradient_targets if (one := program.gradients[index]) is not None]
     targets = {*program.targets, *gradients}
     given = {*program.arguments, *targets, *program.cotangents}
     found = _Finder(uses, given, targets, array, program.errstate)

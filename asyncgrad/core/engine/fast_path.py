@@ -96,8 +96,7 @@ class FastPath:
     def run(self, deadline: float, clock: Clock = perf_counter) -> Stop:
         """Run nodes until none is left, `clock` passes `deadline`, or one needs the slow path."""
         task, heap, buffers, owned, leaves = self._task, self._heap, self._buffers, self._owned, self._leaves
-        release, limits = not task.keep_graph, task.limits
-        runs_plan, apply = not task.create_graph, task.apply
+        release, limits, runs_plan, apply = not task.keep_graph, task.limits, not task.create_graph, task.apply
         if (observed := task.observed_steps) is not None:
             runs_plan, apply, clock = observed.plain_runs(self, clock)
         # The newest node that the last one reached, and its gradient. It mostly runs next, without heap and buffer.
@@ -141,13 +140,10 @@ class FastPath:
                                     continue
                     elif consumer in owned and consumer.meta is None and grad is not None:  # noqa: SIM102
                         if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
-                            total = buffers[consumer]
-                            total += grad
-                            buffers[consumer] = total
+                            buffers[consumer] += grad
                             continue
                     if consumer is not None:
-                        found = self._deliver(node, outputs, consumer, nr, grad, newest, arrived)
-                        if found is None:
+                        if (found := self._deliver(node, outputs, consumer, nr, grad, newest, arrived)) is None:
                             return self._leave(node, edges, outputs, newest, arrived, clock)
                         newest, arrived = found
             except AttributeError:

@@ -4,7 +4,7 @@
 #                left out, and each case is run on one kind of event loop
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
 #   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a twentieth of the cases;
-#                    CASES=0.5 for half of the cases of laws that have many; below 0.2 as make test
+#                    CASES=0.5 for half of the cases of laws that have many; below 0.15 as make test
 #   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
 #   make test-lowest     the tests and doctests of make test with the lowest versions that pyproject.toml admits, in .venv-lowest
 #   make dist    the sdist and the wheel of what is committed, in dist/: checked, and installed alone on each Python of VERSIONS

@@ -83,7 +83,8 @@ class _Pointwise(Module):
     """Abstract: a function of each element. PyTorch's `inplace` is taken, but no input is ever written into."""
 
     def __init__(self, inplace: bool = False) -> None:
-        refuse_input(type(self).__name__, inplace)
+        if isinstance(inplace, Tensor):
+            refuse_input(type(self).__name__, inplace)
         truth(inplace, "inplace")
 
 

@@ -168,7 +168,7 @@ class SparseArray(Elementwise):
             raise ValueError(f"scipy.sparse: no axis may be repeated, as in {axis}")
         return None if len(places) == self.ndim else places.pop()
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
+    def sum(self, axis: int | tuple[int, ...] | None = None, dtype: Any = None, out: Any = None) -> Tensor:
         """Return the sum of all elements, or that of each column (axis 0) or row (axis 1), or write it into `out`."""
         axis = self._axis(axis)
         if axis is None:
@@ -178,7 +178,7 @@ class SparseArray(Elementwise):
         ones = np.ones(pattern.shape[1], np.zeros(0, self.dtype).sum().dtype)
         return _finished(_product(self.data, ones, pattern), dtype, out)
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
+    def mean(self, axis: int | tuple[int, ...] | None = None, dtype: Any = None, out: Any = None) -> Tensor:
         """Return the mean of all elements, zeros included, or that of each column (axis 0) or row (axis 1)."""
         place, (rows, columns) = self._axis(axis), self.pattern.shape
         count = rows * columns if place is None else rows if place == 0 else columns
@@ -217,7 +217,7 @@ class SparseArray(Elementwise):
             raise ArgumentError(f"scipy.sparse: power of a sparse array takes a number other than 0, not {n}")
         return _in_dtype(self, dtype)._elementwise(lambda data: data**n)
 
-    def count_nonzero(self, axis: Any = None) -> Any:
+    def count_nonzero(self, axis: int | tuple[int, ...] | None = None) -> Any:
         """Return the number of elements that are not 0, or those of each column (axis 0) or row (axis 1)."""
         place, (data, pattern) = self._axis(axis), self._deduplicated()
         if place is None:
@@ -229,30 +229,30 @@ class SparseArray(Elementwise):
         found: tuple[Any, ...] = self.toscipy().nonzero()
         return found
 
-    def max(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+    def max(self, axis: int | tuple[int, ...] | None = None, out: None = None, *, explicit: bool = False) -> Any:
         """Return the largest element, or that of each column (axis 0) or row (axis 1) as a sparse vector.
 
         Zeros that are not stored count, unless `explicit`; `out` must be None, as for SciPy.
         """
         return self._extreme(np.max, np.maximum, axis, out, explicit)
 
-    def min(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+    def min(self, axis: int | tuple[int, ...] | None = None, out: None = None, *, explicit: bool = False) -> Any:
         """Return the smallest element, or that of each column (axis 0) or row (axis 1); see `max`."""
         return self._extreme(np.min, np.minimum, axis, out, explicit)
 
-    def nanmax(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+    def nanmax(self, axis: int | tuple[int, ...] | None = None, out: None = None, *, explicit: bool = False) -> Any:
         """Return the largest element that is not NaN; see `max`."""
         return self._extreme(np.nanmax, np.fmax, axis, out, explicit)
 
-    def nanmin(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+    def nanmin(self, axis: int | tuple[int, ...] | None = None, out: None = None, *, explicit: bool = False) -> Any:
         """Return the smallest element that is not NaN; see `max`."""
         return self._extreme(np.nanmin, np.fmin, axis, out, explicit)
 
-    def argmax(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+    def argmax(self, axis: int | tuple[int, ...] | None = None, out: None = None, *, explicit: bool = False) -> Any:
         """Return the place of the largest element, or the places of those of `max`, which have no derivative."""
         return self.tocsr().toscipy().argmax(axis, out, explicit=explicit)
 
-    def argmin(self, axis: Any = None, out: None = None, *, explicit: bool = False) -> Any:
+    def argmin(self, axis: int | tuple[int, ...] | None = None, out: None = None, *, explicit: bool = False) -> Any:
         """Return the place of the smallest element, or the places of those of `min`, which have no derivative."""
         return self.tocsr().toscipy().argmin(axis, out, explicit=explicit)
 

@@ -1279,7 +1279,7 @@ def tensor(  # noqa: D417  # nobody is shown what is there to be refused
     return _new_leaf(array, data, device, requires_grad, True)
 
 
-def _of_several(given: tuple[Any, ...]) -> str:
+def _of_several(given: tuple[object, ...]) -> str:
     """Return what to say of several arguments in place of a list of them."""
     numbers = ", ".join(map(repr, given)) if all(isinstance(one, (int, float)) for one in given) else "..."
     return (

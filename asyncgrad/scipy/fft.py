@@ -173,12 +173,12 @@ def ifftshift(x: Any, axes: Any = None) -> Tensor:
     return np.fft.ifftshift(asarray(x), axes)
 
 
-def fftfreq(n: int, d: float = 1.0, *, xp: Any = None, device: Any = None) -> Tensor:
+def fftfreq(n: int, d: float = 1.0, *, xp: object = None, device: str | None = None) -> Tensor:
     """Return the frequencies of `fft` on a device, as `scipy.fft.fftfreq`; `xp` has no effect: they are a Tensor."""
     return asarray(np.fft.fftfreq(n, d), device=device)
 
 
-def rfftfreq(n: int, d: float = 1.0, *, xp: Any = None, device: Any = None) -> Tensor:
+def rfftfreq(n: int, d: float = 1.0, *, xp: object = None, device: str | None = None) -> Tensor:
     """Return the frequencies of `rfft` on a device, as `scipy.fft.rfftfreq`; `xp` has no effect."""
     return asarray(np.fft.rfftfreq(n, d), device=device)
 

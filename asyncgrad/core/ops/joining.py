@@ -133,7 +133,7 @@ def _raw(arrays: Sequence[Any]) -> list[Any]:
     return [array._data if isinstance(array, TensorBase) else as_array(array) for array in arrays]
 
 
-def _refuse_arrays_apart(function: str, axis: Any) -> None:
+def _refuse_arrays_apart(function: str, axis: object) -> None:
     """Raise if an array stands where the axis does: the arrays were not given as a list."""
     if isinstance(axis, TensorBase):
         write = f"write np.{function}([x, y]), with the arrays in a list"

@@ -336,7 +336,7 @@ def single(name: str, value: Any, least: int) -> int:
     return int(only)
 
 
-def refuse_input(layer: str, *given: Any) -> None:
+def refuse_input(layer: str, *given: object) -> None:
     """Raise if a layer is made with the arrays that it should be called with.
 
     Raises:

@@ -304,7 +304,7 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, Tensor) else float(value)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     return np.array_equal(raw(one), raw(other))
 
 

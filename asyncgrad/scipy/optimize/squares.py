@@ -106,7 +106,7 @@ def least_squares(
     )
 
 
-def _as_tuple(args: Any) -> tuple[Any, ...]:
+def _as_tuple(args: object) -> tuple[Any, ...]:
     return args if isinstance(args, tuple) else (args,)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -466,7 +466,7 @@ class SparseArray(Elementwise):
         keys = tuple(map(_plain_key, key)) if isinstance(key, tuple) else _plain_key(key)
         return self._arranged(lambda matrix: matrix[keys])
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[SparseArray | Tensor]:
         for index in range(self.shape[0]):
             yield self[index]
 

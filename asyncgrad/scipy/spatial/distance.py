@@ -249,7 +249,7 @@ def _check_weights(w: Any) -> None:
         raise ValueError("the weights w of a distance must not be negative")
 
 
-def _has_derivative(metric: Any) -> bool:
+def _has_derivative(metric: object) -> bool:
     """Return whether a metric is a function, or one of real numbers: others compare elements, or count them."""
     return callable(metric) or _ALIASES.get(str(metric).lower(), str(metric).lower()) in _METRICS
 

@@ -129,8 +129,13 @@ class Schedule(ABC):
             raise ArgumentError(
                 f"state_dict is of a schedule for {len(base_lrs)} groups, but this optimizer has {len(self.base_lrs)}"
             )
-        self.last_epoch, self.base_lrs = whole_number(_entry(state_dict, "last_epoch"), "last_epoch"), list(base_lrs)
+        epoch = whole_number(_entry(state_dict, "last_epoch"), "last_epoch")
+        self._load_own(state_dict, epoch)
+        self.last_epoch, self.base_lrs = epoch, list(base_lrs)
         self._apply()
+
+    def _load_own(self, state_dict: Mapping[str, Any], epoch: int) -> None:
+        """Take from a state, which is of `epoch` steps, what this kind of schedule alone has in it; or raise."""
 
     def _apply(self) -> None:
         groups = self.optimizer.param_groups
@@ -489,21 +494,9 @@ class CosineAnnealingWarmRestarts(Schedule):
         """Return what `load_state_dict` needs to go on: numbers that can be pickled."""
         return {**super().state_dict(), "T_cur": self.last_epoch + self._part}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a result of `state_dict`; sets the rates of the optimizer.
-
-        Raises:
-            ArgumentError: as for `Schedule`.
-        """
-        _entry(state_dict, "last_epoch")
+    def _load_own(self, state_dict: Mapping[str, Any], epoch: int) -> None:
         # PyTorch's counts from the last restart, which was at a whole number.
-        part = number(state_dict.get("T_cur", 0), "T_cur", 0) % 1
-        before, self._part = self._part, part
-        try:
-            super().load_state_dict(state_dict)
-        except ArgumentError:
-            self._part = before
-            raise
+        self._part = number(state_dict.get("T_cur", 0), "T_cur", 0) % 1
 
 
 @final
@@ -846,8 +839,38 @@ class ReduceLROnPlateau:
                 group["lr"] = rate
 
 
+class _Combined(Schedule):
+    """Abstract: several schedules of one optimizer."""
+
+    schedulers: list[Schedule]
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a result of `state_dict`, or from a state of PyTorch's; sets the rates of the optimizer.
+
+        Raises:
+            ArgumentError: as for `Schedule`, or the state is of other schedules.
+        """
+        parts = state_dict.get("_schedulers") if isinstance(state_dict, Mapping) else None
+        super().load_state_dict(state_dict if parts is None else self._load_parts(parts, state_dict))
+
+    def _load_parts(self, parts: Sequence[Mapping[str, Any]], state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Load the state that each schedule has in one of PyTorch's; return that of all together."""
+        if len(parts) != len(self.schedulers):
+            raise ArgumentError(f"state_dict is of {len(parts)} schedules, but there are {len(self.schedulers)}")
+        rates = self.get_last_lr()
+        for schedule, part in zip(self.schedulers, parts, strict=True):
+            schedule.load_state_dict(part)
+            # A schedule that goes on from the rates must not find those of another one.
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+        return {
+            "last_epoch": state_dict.get("last_epoch", self.schedulers[0].last_epoch),
+            "base_lrs": list(self.base_lrs),
+        }
+
+
 @final
-class SequentialLR(Schedule):
+class SequentialLR(_Combined):
     """One schedule after another: each starts anew at its milestone.
 
     Args:
@@ -876,7 +899,7 @@ class SequentialLR(Schedule):
         milestones: Sequence[int],
         last_epoch: int = -1,
     ) -> None:
-        self.schedulers: list[Schedule] = _check_schedules(optimizer, schedulers, "SequentialLR")
+        self.schedulers = _check_schedules(optimizer, schedulers, "SequentialLR")
         self.milestones: list[int] = [whole_number(one, "a milestone") for one in milestones]
         if len(self.milestones) != len(self.schedulers) - 1 or sorted(set(self.milestones)) != self.milestones:
             raise ArgumentError(
@@ -913,17 +936,9 @@ class SequentialLR(Schedule):
         index = bisect_right(self.milestones, epoch)
         return self.schedulers[index], epoch - (self.milestones[index - 1] if index else 0)
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a result of `state_dict`, or from a state of PyTorch's; sets the rates of the optimizer.
-
-        Raises:
-            ArgumentError: as for `Schedule`, or the state is of other schedules.
-        """
-        super().load_state_dict(_loaded_parts(self.optimizer, self.schedulers, self.base_lrs, state_dict))
-
 
 @final
-class ChainedScheduler(Schedule):
+class ChainedScheduler(_Combined):
     """The first rate times the factors of several schedules, from the step at which they are.
 
     Args:
@@ -940,7 +955,7 @@ class ChainedScheduler(Schedule):
         if optimizer is None:
             optimizer = getattr(schedulers[0], "optimizer", None)
         optimizer = _check_optimizer(optimizer, "ChainedScheduler")
-        self.schedulers: list[Schedule] = _check_schedules(optimizer, schedulers, "ChainedScheduler")
+        self.schedulers = _check_schedules(optimizer, schedulers, "ChainedScheduler")
         steps = [one.last_epoch for one in self.schedulers]
         if len(set(steps)) > 1:
             raise ArgumentError(f"ChainedScheduler takes schedules that are at the same step, not at {steps}")
@@ -958,35 +973,6 @@ class ChainedScheduler(Schedule):
         for one in self.schedulers:
             found |= one.options(base_lr, epoch, group)
         return {**found, "lr": self.rate(base_lr, epoch, group)}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a result of `state_dict`, or from a state of PyTorch's; sets the rates of the optimizer.
-
-        Raises:
-            ArgumentError: as for `Schedule`, or the state is of other schedules.
-        """
-        super().load_state_dict(_loaded_parts(self.optimizer, self.schedulers, self.base_lrs, state_dict))
-
-
-def _loaded_parts(
-    optimizer: Optimizer, schedules: Sequence[Schedule], base_lrs: Sequence[float], state_dict: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return the state of schedules that are combined.
-
-    In PyTorch's state each of them has its own, which it loads.
-    """
-    parts = state_dict.get("_schedulers") if isinstance(state_dict, Mapping) else None
-    if parts is None:
-        return state_dict
-    if len(parts) != len(schedules):
-        raise ArgumentError(f"state_dict is of {len(parts)} schedules, but there are {len(schedules)}")
-    rates = [group["lr"] for group in optimizer.param_groups]
-    for schedule, part in zip(schedules, parts, strict=True):
-        schedule.load_state_dict(part)
-        # A schedule that goes on from the rates must not find those of another one.
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-    return {"last_epoch": state_dict.get("last_epoch", schedules[0].last_epoch), "base_lrs": list(base_lrs)}
 
 
 def _on_cosine(start: float, end: float, share: float) -> float:
@@ -1103,23 +1089,13 @@ class SWALR(Schedule):
         """Return what `load_state_dict` needs to go on: numbers that can be pickled."""
         return {**super().state_dict(), "starts": list(self._starts)}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a result of `state_dict`; sets the rates of the optimizer.
-
-        A state of PyTorch's does not say where the rates were before the first step: those of the optimizer do, whose
-        own state is loaded before.
-
-        Raises:
-            ArgumentError: as for `Schedule`.
-        """
-        epoch = whole_number(_entry(state_dict, "last_epoch"), "last_epoch")
-        starts = list(state_dict["starts"]) if "starts" in state_dict else self._starts_from(epoch) if epoch else []
-        before, self._starts = self._starts, starts
-        try:
-            super().load_state_dict(state_dict)
-        except ArgumentError:
-            self._starts = before
-            raise
+    def _load_own(self, state_dict: Mapping[str, Any], epoch: int) -> None:
+        # A state of PyTorch's does not say where the rates were before the first step: those of the optimizer do, whose
+        # own state is loaded before.
+        if "starts" in state_dict:
+            self._starts = list(state_dict["starts"])
+        else:
+            self._starts = self._starts_from(epoch) if epoch else []
 
 
 def _first_rate(group: Group) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self, final
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVarTuple, final
 
 import numpy as np
 from scipy import stats as scipy_stats
@@ -30,23 +30,41 @@ __all__ = [
 ]
 
 
+Kept = TypeVarTuple("Kept")
+
+
+class _Results(tuple[*Kept], Generic[*Kept]):  # noqa: SLOT001 - slots of a tuple must be empty
+    """Abstract: several results as a tuple, beside the last one, which is an attribute alone."""
+
+    #: Of all of them.
+    _names: ClassVar[tuple[str, ...]]
+
+    def __new__(cls, *values: Any) -> Self:
+        made = super().__new__(cls, values[:-1])
+        setattr(made, cls._names[-1], values[-1])
+        return made
+
+    def _values(self) -> tuple[Any, ...]:
+        return (*self, getattr(self, self._names[-1]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._values()
+
+    def __repr__(self) -> str:
+        values = zip(self._names, self._values(), strict=True)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values)})"
+
+
 @final
-class TtestResult(tuple[Tensor, Tensor]):  # noqa: SLOT001 - slots of a tuple must be empty
+class TtestResult(_Results[Tensor, Tensor]):
     """The result of one of Student's tests: the statistic and the p-value, as a pair.
 
     Attributes:
         df: the degrees of freedom.
     """
 
+    _names = ("statistic", "pvalue", "df")
     df: Tensor
-
-    def __new__(cls, statistic: Tensor, pvalue: Tensor, df: Tensor) -> Self:
-        made = super().__new__(cls, (statistic, pvalue))
-        made.df = df
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TtestResult, (*self, self.df)
 
     @property
     def statistic(self) -> Tensor:
@@ -57,16 +75,6 @@ class TtestResult(tuple[Tensor, Tensor]):  # noqa: SLOT001 - slots of a tuple mu
     def pvalue(self) -> Tensor:
         """The probability of a statistic as far out, for means that are equal."""
         return self[1]
-
-    def __repr__(self) -> str:
-        return f"TtestResult(statistic={self[0]!r}, pvalue={self[1]!r}, df={self.df!r})"
-
-
-register(
-    TtestResult,
-    flatten=lambda one: ((*one, one.df), None),
-    unflatten=lambda _, parts: TtestResult(*parts),
-)
 
 
 def _tail(function: str, statistic: Any, df: Any, alternative: str) -> Any:
@@ -281,22 +289,15 @@ def ttest_ind_from_stats(
 
 
 @final
-class LinregressResult(tuple[Tensor, Tensor, Tensor, Tensor, Tensor]):  # noqa: SLOT001 - as above
+class LinregressResult(_Results[Tensor, Tensor, Tensor, Tensor, Tensor]):
     """The result of `linregress`: slope, intercept, rvalue, pvalue and stderr, as a tuple.
 
     Attributes:
         intercept_stderr: the standard error of the intercept.
     """
 
+    _names = ("slope", "intercept", "rvalue", "pvalue", "stderr", "intercept_stderr")
     intercept_stderr: Tensor
-
-    def __new__(cls, values: Sequence[Tensor], intercept_stderr: Tensor) -> Self:
-        made = super().__new__(cls, values)
-        made.intercept_stderr = intercept_stderr
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LinregressResult, (tuple(self), self.intercept_stderr)
 
     @property
     def slope(self) -> Tensor:
@@ -323,17 +324,13 @@ class LinregressResult(tuple[Tensor, Tensor, Tensor, Tensor, Tensor]):  # noqa: 
         """The standard error of the slope."""
         return self[4]
 
-    def __repr__(self) -> str:
-        names = ("slope", "intercept", "rvalue", "pvalue", "stderr", "intercept_stderr")
-        values = zip(names, (*self, self.intercept_stderr), strict=True)
-        return f"LinregressResult({', '.join(f'{name}={value!r}' for name, value in values)})"
+
+def _register(kind: type[TtestResult | LinregressResult]) -> None:
+    register(kind, flatten=lambda one: (one._values(), None), unflatten=lambda _, parts: kind(*parts))
 
 
-register(
-    LinregressResult,
-    flatten=lambda one: ((*one, one.intercept_stderr), None),
-    unflatten=lambda _, parts: LinregressResult(parts[:-1], parts[-1]),
-)
+_register(TtestResult)
+_register(LinregressResult)
 
 
 @by_nan_policy("x", "y")
@@ -399,7 +396,7 @@ def linregress(
         2.0
     """
     *values, intercept_error = _line(x, y, alternative, axis, nan_policy, keepdims)
-    return LinregressResult(values, intercept_error)
+    return LinregressResult(*values, intercept_error)
 
 
 # Functions of ranks: they are constant but where two numbers are equal.

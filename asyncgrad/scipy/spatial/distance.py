@@ -226,7 +226,8 @@ _ALIASES = {
     **dict.fromkeys(("sqe", "sqeuclid"), "sqeuclidean"),
     **dict.fromkeys(("js", "jensenshannon"), "jensenshannon"),
 }
-
+#: What each takes beside two vectors.
+_PARAMETERS = {name: tuple(inspect.signature(metric).parameters)[2:] for name, metric in _METRICS.items()}
 
 #: Metrics of vectors that SciPy has of real ones alone.
 _OF_REAL_NUMBERS = frozenset(("braycurtis", "canberra", "correlation", "cosine", "sqeuclidean"))
@@ -236,8 +237,8 @@ def _metric(name: str, metric: Any, kwargs: dict[str, Any]) -> tuple[str, Callab
     """Return a metric's name, empty for a function of the user's, and its function; raise for what it does not take."""
     if callable(metric):
         return "", metric
-    known = _ALIASES.get(str(metric).lower(), str(metric).lower())
-    others = set(kwargs) - set(inspect.signature(_METRICS[known]).parameters)
+    known = _without_alias(metric)
+    others = set(kwargs) - set(_PARAMETERS[known])
     if others:
         raise TypeError(f"scipy.spatial.distance.{name} with metric={metric!r} takes no {', '.join(sorted(others))}")
     _check_weights(kwargs.get("w"))
@@ -251,7 +252,12 @@ def _check_weights(w: Any) -> None:
 
 def _has_derivative(metric: object) -> bool:
     """Return whether a metric is a function, or one of real numbers: others compare elements, or count them."""
-    return callable(metric) or _ALIASES.get(str(metric).lower(), str(metric).lower()) in _METRICS
+    return callable(metric) or _without_alias(metric) in _METRICS
+
+
+def _without_alias(metric: object) -> str:
+    name = str(metric).lower()
+    return _ALIASES.get(name, name)
 
 
 def _by_scipy(name: str, metric: Any, points: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -410,8 +416,7 @@ def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
     # A sum of thousands of products of float16 stops growing or overflows:
     # test_gradients_of_distances_of_float16_are_those_of_float64_rounded in tests/scipy/test_distance.py.
     metric = in_single(_METRICS[name])
-    parameters_of = list(inspect.signature(_METRICS[name]).parameters)[2:]
-    place = parameters_of.index("w") if "w" in parameters_of else None
+    place = _PARAMETERS[name].index("w") if "w" in _PARAMETERS[name] else None
 
     def distance(u: Any, v: Any, *args: Any, **kwargs: Any) -> Tensor:
         u, v = floating(u), floating(v)

@@ -188,8 +188,7 @@ def fuse(program: Program, array: Callable[[Value], np.ndarray]) -> Fusion:
             uses.setdefault(value.root, []).append(position)
     for value in (*program.outputs, *[one for _, one in program.commits], *[one for one in program.gradients if one]):
         uses.setdefault(value.root, []).append(len(steps))
-    gradients = [one for index in program.gradient_targets if (one := program.gradients[index]) is not None]
-    targets = {*program.targets, *gradients}
+    targets = {*program.targets, *program.gradient_targets.values()}
     given = {*program.arguments, *targets, *program.cotangents}
     found = _Finder(uses, given, targets, array, program.errstate)
     # A backward that cannot be run again is called by Python.

@@ -185,8 +185,8 @@ class Program:
         self.targets: list[Value] = [] if cotangents else self._own_outputs(computed)
         #: Whether the backward can run again: it writes into nothing that the forward has computed.
         self.repeats: bool = not any(value.root in computed for step in backward for value in step.writes)
-        #: The numbers of the gradients that the runner writes into memory of the caller's.
-        self.gradient_targets: list[int] = self._own_gradients() if self.repeats else []
+        #: By their numbers: the gradients that the runner writes into memory of the caller's.
+        self.gradient_targets: dict[int, Value] = self._own_gradients() if self.repeats else {}
 
     def _own_outputs(self, computed: set[Value]) -> list[Value]:
         """Return the outputs that are computed, each in memory of its own."""
@@ -194,15 +194,15 @@ class Program:
         roots = [value.root for value in self.outputs]
         return [one for one in self.outputs if one in computed and one not in others and roots.count(one) == 1]
 
-    def _own_gradients(self) -> list[int]:
-        """Return the numbers of the gradients that are each the whole of an array which the backward computes."""
+    def _own_gradients(self) -> dict[int, Value]:
+        """Return the gradients that are each the whole of an array which the backward computes, by their numbers."""
         computed = {value.root for step in self.backward for value in step.writes}
         roots = [None if one is None else one.root for one in self.gradients]
-        return [
-            index
+        return {
+            index: one
             for index, one in enumerate(self.gradients)
-            if one in computed and roots.count(one) == 1 and index not in self.spread
-        ]
+            if one is not None and one in computed and roots.count(one) == 1 and index not in self.spread
+        }
 
 
 #: NumPy's ufunc of each operator; a power chooses among several by its exponent, and stays as it is.

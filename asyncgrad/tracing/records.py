@@ -63,8 +63,7 @@ class Records:
         self._start = runner.start
         self._array = array
         self._fused = fused
-        targets = [value for index in program.gradient_targets if (value := program.gradients[index]) is not None]
-        values = (*program.arguments, *program.targets, *program.cotangents, *targets)
+        values = (*program.arguments, *program.targets, *program.cotangents, *program.gradient_targets.values())
         given = {value: index + 1 for index, value in enumerate(values)}
         self._given = given
         #: Not 0 once a number was another one than in the traced run, or an index is out of bounds.
@@ -90,7 +89,7 @@ class Records:
         #: The gradients that are written into memory of the caller's; those of which a step without a record has a part
         #: lie in the table.
         self.gradient_targets: list[int] = [
-            index for index, value in zip(program.gradient_targets, targets, strict=True) if value not in opaque
+            index for index, value in program.gradient_targets.items() if value not in opaque
         ]
         #: By its part and which bases are arrays then: a call of `start`, and where it lies.
         self._calls_made: dict[tuple[tuple[int, int], int, int], np.ndarray] = {}

@@ -117,9 +117,7 @@ class Table:
         self._fixed_gradients: list[Any] | None = self._fixed(program.gradients, roots)
         #: By their numbers: the arrays here of gradients that may be written into memory of the caller's.
         self._gradient_targets: dict[int, np.ndarray] = {
-            index: self.array(value)
-            for index in program.gradient_targets
-            if (value := program.gradients[index]) is not None
+            index: self.array(value) for index, value in program.gradient_targets.items()
         }
 
     def _fixed(self, values: Sequence[Value | None], given: set[Value]) -> list[Any] | None:

@@ -400,10 +400,10 @@ def _array(total: Any, like: TensorBase) -> Any:
 
 def may_take(grad: Any, variable: np.ndarray) -> bool:
     """Tell whether an array of a leaf's dtype, to which nothing else refers, may become its gradient uncopied."""
-    if grad.__class__ is np.ndarray and grad.flags.num in _NEW and variable.flags.c_contiguous:
+    is_numpy = grad.__class__ is np.ndarray
+    if is_numpy and grad.flags.num in _NEW and variable.flags.c_contiguous:
         # Nearly all.
         return True
-    is_numpy = grad.__class__ is np.ndarray
     if not is_numpy and not hasattr(grad, "strides"):
         return False
     # Another library may make them anew for each look.

@@ -69,19 +69,25 @@ DIFFERENCES = (
         "NumPy leaves open how the elements lie beside the chosen ones",
     ),
     Difference(
-        r"numpy\.polynomial\..*",
+        r"numpy\.polynomial\.(\w+\(\)\.__call__|\w+\.\w+val)",
         "value",
         "values of `numpy.polynomial` at roots",
         "they are what rounding leaves of 0",
     ),
     Difference(
-        r"numpy\.polynomial\..*",
+        r"numpy\.polynomial\.\w+\.\w+line",
         "dtype",
         "`polyline` and its kin of whole numbers",
         "coefficients are floating numbers",
     ),
     Difference(
-        r"numpy\.polynomial\..*",
+        r"numpy\.polynomial\.Polynomial\(\)\.__call__",
+        "dtype",
+        "series of float32 with a domain and a window of float32",
+        "both are kept in double precision",
+    ),
+    Difference(
+        r"numpy\.polynomial\.(Polynomial\(\)\.\w+|polynomial\.poly(grid|val)[23]d)",
         "raised",
         "`numpy.polynomial` of fractions and of other objects",
         "a tensor holds numbers",

@@ -44,10 +44,10 @@ class _Results(tuple[*Kept], Generic[*Kept]):  # noqa: SLOT001 - slots of a tupl
         setattr(made, cls._names[-1], values[-1])
         return made
 
-    def _values(self) -> tuple[Any, ...]:
+    def _values(self) -> tuple[Tensor, ...]:
         return (*self, getattr(self, self._names[-1]))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), self._values()
 
     def __repr__(self) -> str:

@@ -358,9 +358,7 @@ class Tensor(Variable):
         copy: bool | None = None,
     ) -> Any:
         self._needs_no_grad("an array of another library", "t.numpy()")
-        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
-        # NumPy 2.0 knows the stream alone.
-        return self._data.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
+        return self._data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._data.__dlpack_device__()

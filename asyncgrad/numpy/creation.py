@@ -139,9 +139,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         raise ArgumentTypeError(
             takes("from_dlpack", "an array of a library that has __dlpack__", x, "write asarray(x)")
         )
-    # NumPy 2.0 has no such argument.
-    asked: dict[str, Any] = {} if copy is None else {"copy": copy}
-    return as_tensor(np.from_dlpack(x, **asked), device=device)
+    return as_tensor(np.from_dlpack(x, copy=copy), device=device)
 
 
 #: By the name after `numpy.`.

@@ -79,7 +79,7 @@ def _made(
     """
     if source is np and name in _OURS:
         return importlib.import_module(f"{module}.{name}")
-    if source is np and name in _ABOUT and (name != "__array_namespace_info__" or hasattr(np, name)):
+    if source is np and name in _ABOUT:
         return _ABOUT[name]
     if source is np and name == "special" and "scipy.special" in sys.modules:
         # Where SciPy looks for the special functions of tensors, with SCIPY_ARRAY_API=1.

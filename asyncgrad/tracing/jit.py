@@ -257,7 +257,16 @@ def unbound(fn: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 def _static_names(fn: Callable[..., Any], static: str | Iterable[str]) -> list[str]:
     names = [static] if isinstance(static, str) else list(static)
-    parameters = inspect.signature(fn).parameters
+    if not names:
+        return names
+    try:
+        parameters = inspect.signature(fn).parameters
+    except ValueError as error:
+        # Some functions in C tell none, and before NumPy 2.4 no ufunc does.
+        shown = getattr(fn, "__name__", fn)
+        raise ArgumentError(
+            f"static={names}, and {shown} does not tell its parameters: write a function that calls it"
+        ) from error
     for name in names:
         kind = getattr(parameters.get(name), "kind", None)
         if kind in (None, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):

@@ -93,8 +93,7 @@ _NAMES = """
     expand_dims flip fliplr flipud hsplit matrix_transpose moveaxis permute_dims ravel reshape rollaxis rot90 split
     squeeze swapaxes tile transpose unstack vsplit
 """
-# Not all of them are there in the oldest NumPy.
-VIEWING |= {getattr(np, name) for name in _NAMES.split() if hasattr(np, name)}
+VIEWING |= {getattr(np, name) for name in _NAMES.split()}
 VIEWING |= {
     np.linalg.diagonal,
     np.linalg.matrix_transpose,

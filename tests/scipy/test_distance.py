@@ -16,14 +16,11 @@ from asyncgrad.scipy import spatial
 from asyncgrad.scipy.spatial import distance
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
-from tests.support.versions import is_scipy
 
 # SciPy 1.18 advises against names that it still has, and asyncgrad follows it while it has them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of .scipy.spatial:DeprecationWarning")
 
 _RNG = np.random.default_rng(7)
-#: SciPy's geometric_slerp goes on beyond the second point since 1.17.
-_BEYOND = 1.5 if is_scipy("1.17") else 0.75
 _X, _Y, _W = _RNG.uniform(0.5, 2.0, (3, 2)), _RNG.uniform(0.5, 2.0, (4, 2)), np.array([0.5, 2.0])
 _MATRIX = np.array([[2.0, 0.5], [0.5, 1.0]])
 _METRICS = ("braycurtis", "canberra", "chebyshev", "cityblock", "correlation", "cosine", "euclidean", "jensenshannon")
@@ -146,7 +143,7 @@ def _on_sphere(function: Any) -> Any:
         ("minkowski_distance_p", (_RNG.normal(size=(3, 2)), _RNG.normal(size=2), 3)),
         *(("distance_matrix", (_RNG.normal(size=(3, 2)), _RNG.normal(size=(4, 2)), p)) for p in (2, 1, 0.5)),
         ("procrustes", (_RNG.normal(size=(4, 2)), _RNG.normal(size=(4, 2)))),
-        ("geometric_slerp", (_RNG.normal(size=3), _RNG.normal(size=3), np.array([0.0, 0.25, _BEYOND]))),
+        ("geometric_slerp", (_RNG.normal(size=3), _RNG.normal(size=3), np.array([0.0, 0.25, 1.5]))),
     ],
 )
 def test_points_have_scipys_values_and_derivatives(name: str, args: tuple[Any, ...]) -> None:

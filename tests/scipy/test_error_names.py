@@ -17,7 +17,7 @@ CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: scipy.linalg.solve("abc", np.eye(2)), r"scipy.linalg.solve\(a: str 'abc', b: ndarray of shape \(2, 2\)"),
     (lambda: scipy.linalg.solve(np.eye(2)), r"scipy.linalg.solve\(\) missing .* 'b'"),
     (lambda: scipy.linalg.solve(np.eye(2), 1.0, x=3), r"scipy.linalg.solve\(\) got .* 'x'"),
-    (lambda: scipy.special.gammaln("abc"), r"scipy.special.gammaln\(x: str 'abc'\): ufunc 'gammaln' not supported"),
+    (lambda: scipy.special.gammaln("abc"), r"scipy.special.gammaln\((x: )?str 'abc'\): ufunc 'gammaln' not supported"),
     (lambda: scipy.special.xlogy(np.ones(3), np.ones(2)), r"scipy.special.xlogy\(.*\(3,\).*\(2,\).*broadcast"),
     (lambda: scipy.special.betainc(np.ones(3), 2.0, np.ones(2)), r"scipy.special.betainc\(.*float 2.0.*broadcast"),
     (lambda: scipy.stats.norm.pdf("abc"), r"scipy.stats.norm.pdf\(x: str 'abc'\): .* numbers"),

@@ -15,7 +15,6 @@ from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import linalg
 from tests.core.ops.finite_differences import Case, call, flat, in_dtype, leaves_of
 from tests.scipy.functions import check_along_a_line, check_values, named_calls
-from tests.support.versions import is_scipy
 
 _RNG = np.random.default_rng(17)
 _A = _RNG.normal(size=(3, 3)) / 2
@@ -35,11 +34,6 @@ _INDEFINITE = np.array([[0.0, 2.0, 0.5], [2.0, 0.25, -1.0], [0.5, -1.0, 0.5]])
 _COLUMN = np.array([4.0, 1.0, -0.5])
 #: The first column of a circulant matrix of rank 2.
 _SINGULAR = np.array([1.0, 2.0, 1.0, 2.0])
-#: SciPy's inv takes these options since 1.17.
-_TOLD = [
-    Case((_HALF,), {"assume_a": "pos", "lower": True}),
-    Case((_P,), {"assume_a": "upper triangular"}),
-]
 
 CASES: dict[str, list[Case]] = {
     "expm": [Case((_A,)), Case((np.stack([_A, -_A]),))],
@@ -78,7 +72,8 @@ CASES: dict[str, list[Case]] = {
     ],
     "inv": [
         Case((_P,)),
-        *(_TOLD if is_scipy("1.17") else []),
+        Case((_HALF,), {"assume_a": "pos", "lower": True}),
+        Case((_P,), {"assume_a": "upper triangular"}),
     ],
     "det": [Case((_P,))],
     "norm": [Case((_A,)), Case((_A, 1))],

@@ -1,4 +1,4 @@
-"""Which NumPy, SciPy and PyTorch are installed, for laws that hold from one version on."""
+"""Which NumPy and PyTorch are installed, for laws that hold from one version on."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ from importlib import metadata
 
 import numpy as np
 import pytest
-import scipy
 
-__all__ = ["is_numpy", "is_pytorch", "is_scipy", "needs_numpy"]
+__all__ = ["is_numpy", "is_pytorch", "needs_numpy"]
 
 
 def is_numpy(version: str) -> bool:
     """Tell whether NumPy is that version or a later one."""
     return bool(np.lib.NumpyVersion(np.__version__) >= f"{version}.0")
-
-
-def is_scipy(version: str) -> bool:
-    """Tell whether SciPy is that version or a later one."""
-    return bool(np.lib.NumpyVersion(scipy.__version__) >= f"{version}.0")
 
 
 def is_pytorch(version: str) -> bool:

@@ -256,6 +256,12 @@ def test_wrong_options_are_named(options, message):
         ag.jit(lambda x: x, **options)
 
 
+def test_a_function_that_tells_no_parameters_has_no_static_ones():
+    with pytest.raises(ArgumentError, match="max does not tell its parameters: write a function that calls it"):
+        ag.jit(max, static="key")
+    assert ag.jit(max) is not None
+
+
 def test_a_static_argument_that_cannot_be_hashed_is_named():
     jitted = ag.jit(lambda x, sizes: x, static=["sizes"])
 

@@ -278,7 +278,8 @@ def described(most: int | None = None, budget: int | None = None) -> tuple[Engin
     """
     stacks = _Stacks()
     try:
-        found = {task.id: task for task in (*_suspended(), *stacks.drivers)}
+        # One that has ended is there as long as somebody holds it.
+        found = {task.id: task for task in (*_suspended(), *stacks.drivers) if task.is_running}
         for task in list(found.values()):
             outer = task.outer
             while outer is not None and outer.id not in found:

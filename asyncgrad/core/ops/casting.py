@@ -82,5 +82,4 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = Non
 
 _new = object.__new__
 
-if hasattr(np, "astype"):  # since NumPy 2.1
-    RULES[np.astype] = astype
+RULES[np.astype] = astype

@@ -180,9 +180,8 @@ def _cumulative(name: str, running: Any, first: int) -> Any:
 
 cumulative_sum: Any = _cumulative("cumulative_sum", cumsum_, 0)
 cumulative_prod: Any = _cumulative("cumulative_prod", _running_product, 1)
-if hasattr(np, "cumulative_sum"):  # since NumPy 2.1
-    RULES[np.cumulative_sum] = cumulative_sum
-    RULES[np.cumulative_prod] = cumulative_prod
+RULES[np.cumulative_sum] = cumulative_sum
+RULES[np.cumulative_prod] = cumulative_prod
 
 
 # Neighbours.

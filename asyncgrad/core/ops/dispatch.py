@@ -365,13 +365,12 @@ _POSITIONS = {np.argmax, np.argmin, np.nanargmax, np.nanargmin}
 _SPREADS = {np.nanmean, np.nanstd, np.nanvar}
 #: Functions whose results NumPy casts to any dtype of `out`.
 _CASTING = {
-    *(np.all, np.any, np.cumprod, np.cumsum, np.max, np.mean, np.median, np.min, np.nancumprod, np.nancumsum),
+    *(np.all, np.any, np.cumprod, np.cumsum, np.cumulative_prod, np.cumulative_sum),
+    *(np.max, np.mean, np.median, np.min, np.nancumprod, np.nancumsum),
     *(np.nanmax, np.nanmin, np.nanprod, np.nansum, np.prod, np.sum, np.trace, np.var),
     *(np.nanmedian, np.nanpercentile, np.nanquantile, np.nanmean, np.nanvar, np.choose, np.compress, np.take),
     *_POSITIONS,
 }
-if hasattr(np, "cumulative_sum"):  # since NumPy 2.1
-    _CASTING |= {np.cumulative_sum, np.cumulative_prod}
 
 
 def _check_place(

@@ -341,5 +341,4 @@ RULES[np.split] = split
 RULES[np.hsplit] = hsplit
 RULES[np.vsplit] = vsplit
 RULES[np.dsplit] = dsplit
-if hasattr(np, "unstack"):  # since NumPy 2.1
-    RULES[np.unstack] = unstack
+RULES[np.unstack] = unstack

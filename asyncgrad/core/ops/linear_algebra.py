@@ -279,9 +279,8 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     return squeeze(product(expand_dims(x1, -2), array_like(x2)), -2)
 
 
-if hasattr(np, "matvec"):  # since NumPy 2.2
-    RULES[np.matvec] = matvec
-    RULES[np.vecmat] = vecmat
+RULES[np.matvec] = matvec
+RULES[np.vecmat] = vecmat
 
 
 def kron(a: Any, b: Any) -> Any:

@@ -69,7 +69,6 @@ def name_of(fn: Any) -> str:
     """Return the name of a function for error messages."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    # A ufunc has no __qualname__ before NumPy 2.2.
     return str(getattr(fn, "__qualname__", None) or getattr(fn, "__name__", type(fn).__name__))
 
 

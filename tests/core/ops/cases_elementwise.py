@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tests.core.ops.finite_differences import Case
-from tests.support.versions import is_numpy
 
 _random = np.random.default_rng(20240607)
 
@@ -153,10 +152,10 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((_unequal, None, 0.6)),
         Case((_between, _unequal, None), differentiate=(0, 1)),
         Case((_between, None, _unequal), differentiate=(0, 2)),
-        *([Case((_unequal, None, None))] if is_numpy("2.1") else []),
+        Case((_unequal, None, None)),
         Case((_between,), {"a_min": _bounds[0], "a_max": 9.0}, differentiate=(0, "a_min")),
-        *([Case((_between,), _by_name, differentiate=(0, "min", "max"))] if is_numpy("2.1") else []),
-        *([Case((_between,), {"max": _unequal}, differentiate=(0, "max"))] if is_numpy("2.1") else []),
+        Case((_between,), _by_name, differentiate=(0, "min", "max")),
+        Case((_between,), {"max": _unequal}, differentiate=(0, "max")),
     ],
     np.where: [
         Case((_mask, normal(2, 3), normal(2, 3)), differentiate=(1, 2)),

@@ -42,12 +42,6 @@ EXCEPTIONS: dict[Callable[..., Any], Callable[[memory.CallOutcome, memory.CallOu
     np.put_along_axis: lambda expected, actual: "assignment destination is read-only" in str(expected.error),
 }
 #: What asyncgrad does as the newer NumPy, where an older one is installed.
-if not is_numpy("2.2"):
-    EXCEPTIONS[np.trim_zeros] = lambda expected, actual: "trim_zeros takes trim=" in str(actual.error)
-    # rowvar=False was ignored for one row.
-    EXCEPTIONS[np.cov] = lambda expected, actual: (
-        "takes real aweights" in str(actual.error) or np.shape(expected.result) == ()
-    )
 if not is_numpy("2.3"):
     EXCEPTIONS[np.pad] = lambda expected, actual: "must be of integral type" in str(expected.error)
     # Condition numbers of complex matrices were complex.

@@ -79,8 +79,8 @@ def test_a_warning_that_numpy_shows_in_a_file_of_its_own_is_shown_once_for_each_
         np.median(X[:0])
         second = line() - 1
 
-    said = "Mean of empty slice"
-    assert [each.lineno for each in told if str(each.message) == said] == [first, second]
+    said = [each.lineno for each in told if str(each.message).startswith("Mean of empty slice")]
+    assert said == [first, second]
 
 
 def test_filters_are_asked_about_the_module_of_the_caller() -> None:

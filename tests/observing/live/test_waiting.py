@@ -10,6 +10,7 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad.core.engine.describe import BackwardDescription, LockDescription, NodeDescription
+from asyncgrad.core.engine.task_group import SUSPENDED
 from asyncgrad.observing.live.waiting import MOST, running, stuck
 
 
@@ -101,6 +102,22 @@ async def test_the_oldest_are_told_and_all_are_counted():
 
     assert found["count"] == MOST + 5
     assert [one["task"] for one in found["passes"]] == [f"task {number}" for number in range(MOST)]
+
+
+async def test_one_that_has_ended_is_not_counted_while_somebody_holds_it():
+    y = ag.tensor(2.0, requires_grad=True) * 2.0
+    held: list[Any] = []
+
+    async def hold_it(grad: Any) -> None:
+        await asyncio.sleep(0)
+        held.extend(SUSPENDED)
+
+    y.register_hook(hold_it)
+    before = running(60.0)["count"]
+    await y.backward()
+
+    assert held
+    assert running(60.0)["count"] == before
 
 
 async def test_a_large_graph_is_not_walked():

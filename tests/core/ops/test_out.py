@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from tests.support.versions import is_numpy
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
 
@@ -53,7 +54,9 @@ def test_reductions_take_the_out_that_numpy_takes(function: Any) -> None:
 @pytest.mark.parametrize("dtype", _DTYPES)
 def test_choices_and_products_take_the_out_that_numpy_takes(shape: Any, dtype: Any) -> None:
     line = np.array([1.0, 2.0, 3.0])
-    _check(np.take, line, shape, dtype, [0, 1])
+    # Since NumPy 2.5 its take advises against an out of another kind.
+    if np.dtype(dtype).kind == "f" or not is_numpy("2.5"):
+        _check(np.take, line, shape, dtype, [0, 1])
     _check(np.dot, _ROWS, (4, *shape), dtype, np.ones((3, 2)))
     _check(np.trace, np.eye(3), shape[1:], dtype)
     _check(np.clip, line, shape, dtype, 1.5, 2.5)

@@ -5,7 +5,7 @@
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
 #   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a twentieth of the cases;
 #                    CASES=0.5 for half of the cases of laws that have many; below 0.15 as make test
-#   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
+#   make test-pythons    the tests and doctests of make test on each Python of VERSIONS that is here, with its newest NumPy
 #   make test-lowest     the tests and doctests of make test with the lowest versions that pyproject.toml admits, in .venv-lowest
 #   make dist    the sdist and the wheel of what is committed, in dist/: checked, and installed alone on each Python of VERSIONS
 #                with the lowest and the newest NumPy; TAG=v1.2.3 has to be the version, HOME_PAGE=https://... goes into links
@@ -64,7 +64,8 @@ test-all: lint
 	$(MAKE) --jobs=2 types pytest
 	$(MAKE) test-compiled COMPILED_CASES=0.05
 
-# An interpreter is here if it is on the path or among those that pyenv has built.
+# An interpreter is here if it is on the path or among those that pyenv has built. Types are checked with the NumPy of
+# Python 3.11 alone: what another says of its own functions is narrower in one place and wider in the next.
 test-pythons:
 	@tested=; for version in $(VERSIONS); do \
 		for python in python$$version $$(ls -d $$HOME/.pyenv/versions/$$version.*/bin/python 2>/dev/null); do \
@@ -72,7 +73,7 @@ test-pythons:
 		done; \
 		if [ -z "$$python" ]; then echo "Python $$version is not here: skipped"; continue; fi; \
 		echo "Python $$version: $$python"; \
-		$(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
+		$(MAKE) pytest PYTHON=$$python VENV=.venv-$$version || exit 1; \
 		tested="$$tested $$version"; \
 	done; \
 	[ -n "$$tested" ] && echo "passed on Python$$tested"

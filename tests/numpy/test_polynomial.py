@@ -16,6 +16,7 @@ from asyncgrad import sync
 from asyncgrad.numpy.polynomial.basis import BASES
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check_along_a_line, check_values
+from tests.support.versions import is_numpy
 
 _X = np.array([0.25, -0.5, 0.75, 0.125, 0.625])
 _C, _D = np.array([0.5, -1.25, 0.75, 1.5]), np.array([1.25, 0.25, -0.5])
@@ -92,8 +93,10 @@ def _both(module: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any
 def test_values_and_dtypes_are_those_of_numpy(call: str) -> None:
     module, name, (_, args, kwargs) = _CALLS[call]
     ours, theirs = _both(module, name)
+    # Since NumPy 2.5 the roots of most bases are complex numbers, if all are real, too.
+    is_real = name.endswith("roots") and is_numpy("2.5")
 
-    check_values(ours, theirs, Case(args, kwargs))
+    check_values(ours, (lambda *given: np.real_if_close(theirs(*given))) if is_real else theirs, Case(args, kwargs))
 
 
 @pytest.mark.parametrize("call", [call for call, (_, _, (count, _, _)) in _CALLS.items() if count])

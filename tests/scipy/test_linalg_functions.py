@@ -261,6 +261,7 @@ def test_eigenvectors_of_stacks_are_those_of_scipy(needs_grad: bool, is_homogene
         np.testing.assert_allclose(one.detach().numpy(), other, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Calling .* with arguments of dtype")  # from SciPy 1.18 on
 @pytest.mark.parametrize("call", [linalg.inv, linalg.svdvals, linalg.eigvals, linalg.qr])
 @pytest.mark.parametrize("dtype", ["?", "b", "e", "q", "g", "G"])
 def test_matrices_have_a_dtype_of_lapack(call: Any, dtype: str) -> None:

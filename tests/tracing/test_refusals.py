@@ -328,6 +328,7 @@ def in_another_shape(x):
         (lambda x: x * globals()["TABLE"], (np.ones(2),), "<lambda> calls globals, by which it may read anything"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Setting the shape")  # from NumPy 2.5 on
 def test_what_cannot_be_recorded_keeps_it_eager(function, args, reason):
     assert reason in eager_reason(function, *args)
 

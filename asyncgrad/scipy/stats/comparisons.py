@@ -351,9 +351,9 @@ def _line(x: Any, y: Any, alternative: str, axis: Any, nan_policy: str, keepdims
     bounded = xy / np.sqrt(xx * np.where(is_flat, 1.0, yy))
     r = np.where(is_flat, np.nan, np.where(np.abs(raw(bounded)) > 1, np.sign(raw(bounded)), bounded))
     if count == 2:
-        # Two points are always on a line.
-        pvalue = np.where(raw(away_y).any(axis, keepdims=True), 0.0, 1.0) + 0 * r
-        error = intercept_error = 0 * r
+        # Two points are always on a line, of whose errors SciPy says 0, and since 1.18 NaN.
+        error = intercept_error = scipy_stats.linregress((0.0, 1.0), (0.0, 1.0)).stderr + 0 * r
+        pvalue = np.where(raw(away_y).any(axis, keepdims=True), 0.0, 1.0) + error
     else:
         df = count - 2
         rest = (1 - r) * (1 + r)

@@ -11,6 +11,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.support.leaves import leaf_of
+from tests.support.versions import is_numpy
 
 #: NumPy without its type hints, which know of no Tensor.
 numpy: Any = np
@@ -123,6 +124,10 @@ def test_axes_that_a_product_has_not_are_refused() -> None:
 @pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors")
 def test_a_vector_of_two_elements_has_a_third_that_is_0(shapes: list[Any]) -> None:
     x, y = (small_whole_numbers(*shape) for shape in shapes)
+    if is_numpy("2.5"):
+        with pytest.raises(ValueError, match=r"numpy.cross of arrays of shapes .* 3-dimensional vectors"):
+            numpy.cross(ag.tensor(x), y)
+        return
 
     result = numpy.cross(ag.tensor(x), y)
 

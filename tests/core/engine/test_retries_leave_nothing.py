@@ -191,11 +191,16 @@ def no_workers() -> Iterator[None]:
 async def test_backward_passes_that_fail_and_are_tried_again_leave_nothing(times: int, tries: Callable[..., Any]):
     service = Service()
     await tries(service, 180)
-    before = census()
+    found: dict[str, tuple[int, int]] = {}
+    # What is made once, as where a busy machine first has the loop breathe, is there before the second time.
+    for _ in range(2):
+        before = census()
+        await tries(service, times)
+        found = grown(before, census())
+        if not found:
+            break
 
-    await tries(service, times)
-
-    assert grown(before, census()) == {}
+    assert found == {}
     batches, limit = service.answers.statistics(), service.solver.statistics()
     assert (batches.waiting, batches.running, limit.waiting, limit.running) == (0, 0, 0, 0)
 

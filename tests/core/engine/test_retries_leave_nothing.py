@@ -32,7 +32,7 @@ from tests.support.turns import one_turn
 UNTIL: Any = "until_success"
 #: The rules of a graph; those that are asked at each try, since nobody remembers what they have answered.
 RULES, FORGETFUL = tuple(range(6)), (0, 3)
-#: Of the twelve ways to fail, each comes so often that what one of them leaves is more than the bounds below.
+#: Each of the twelve ways to fail comes 50 times: an object that one of them leaves each time exceeds the bound below.
 TRIES = cases(10_000) if SHARE >= 1 else 600
 
 

@@ -4,7 +4,7 @@
 #                left out, and each case is run on one kind of event loop
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
 #   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a twentieth of the cases;
-#                    CASES=0.5 for half of the cases of laws that have many; below 0.15 as make test
+#                    CASES=0.5 for half of the cases of laws that have many; below 0.11 as make test
 #   make test-pythons    the tests and doctests of make test on each Python of VERSIONS that is here, with its newest NumPy
 #   make test-lowest     the tests and doctests of make test with the lowest versions that pyproject.toml admits, in .venv-lowest
 #   make dist    the sdist and the wheel of what is committed, in dist/: checked, and installed alone on each Python of VERSIONS
@@ -105,13 +105,13 @@ pytest test-compiled test-lowest: export OPENBLAS_NUM_THREADS ?= 1
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
-# A test that is not sampled is run with 2 of its cases, which have all been run otherwise.
+# A test that is not sampled is run with one of its cases, which have all been run otherwise.
 # Without the tests of what runs no backward: the source, the package, the benchmarks' tables, the source of kernels;
 # and without the examples, which take a minute, and whose models the other tests train too.
 COMPILED_CASES ?= $(or $(ASYNCGRAD_CASES),0.1)
 
 test-compiled: $(VENV)/.dev
-	ASYNCGRAD_CASES=$(COMPILED_CASES) ASYNCGRAD_MOST=2 ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
+	ASYNCGRAD_CASES=$(COMPILED_CASES) ASYNCGRAD_MOST=1 ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
 		--ignore-glob='tests/house/test_architecture.py' --ignore-glob='tests/house/test_house_rules.py' \
 		--ignore-glob='tests/programs/test_packaging.py' --ignore-glob='tests/programs/test_benchmark_*.py' \
 		--ignore-glob='tests/house/test_facades.py' --ignore-glob='tests/programs/test_examples.py' \

@@ -1,4 +1,7 @@
-"""A Dask cluster for the tests of a session: it starts in a second."""
+"""A Dask cluster for the tests of a module: it starts in a second.
+
+Its processes are not idle when nobody asks them: kept to the end of all tests, they take minutes.
+"""
 
 import warnings
 from collections.abc import Iterator
@@ -8,7 +11,7 @@ import pytest
 from tests.support.loops import NEW_LOOPS
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client():
     """A synchronous client of a cluster of three workers, each a process."""
     distributed = pytest.importorskip("distributed")

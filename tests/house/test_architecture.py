@@ -8,21 +8,16 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from tests.support import house_rules as rules
-from tests.support.house import PACKAGE, ROOT, House, Source
+from tests.support.house import PACKAGE, ROOT, Source, own_house
 
-HOUSE = House.read(ROOT)
+pytestmark = pytest.mark.usefixtures("parsed_house")
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_tree_is_kept() -> Iterator[None]:
-    """They are a million objects, which the garbage collector would look through for every test that comes after."""
-    yield
-    HOUSE.forget_trees()
+HOUSE = own_house()
 
 
 def each_file_holds(rule: Callable[[Source], list[str]], sources: Iterable[Source]) -> bool:

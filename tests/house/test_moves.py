@@ -16,7 +16,6 @@ import tomllib
 import traceback
 import types
 import weakref
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -26,11 +25,11 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.core.settings import source
 from asyncgrad.core.settings.callers import is_own_file
-from tests.support.house import ROOT, House, Source
+from tests.support.house import ROOT, Source, dotted, own_house
 from tests.support.leaves import leaf
 from tools.reference import public_names
 
-HOUSE = House.read(ROOT)
+HOUSE = own_house()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 #: The modules of SciPy's names are there with the extra, and those of a facade that is no name of `ag` by import alone.
@@ -79,13 +78,6 @@ PUBLIC_MODULES = [
     "asyncgrad.testing",
     "asyncgrad.tree",
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_tree_is_kept() -> Iterator[None]:
-    """Objects that stay would slow the garbage collector in every test that comes after."""
-    yield
-    HOUSE.forget_trees()
 
 
 # --- modules and files ---------------------------------------------------------------------------
@@ -162,7 +154,7 @@ def logger_names(source: Source) -> list[str]:
     return [
         ast.unparse(node.args[0]) if node.args else ""
         for node in source.nodes
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "getLogger"
+        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] == "getLogger"
     ]
 
 
@@ -172,6 +164,7 @@ def documented_loggers() -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("parsed_house")
 def test_each_logger_has_a_name_that_is_documented_whatever_its_module():
     known = {repr(name).replace("'", '"') for name in documented_loggers() | {"asyncgrad"}}
     asked = {(each.name, name.replace("'", '"')) for each in HOUSE.package for name in logger_names(each)}
@@ -181,6 +174,7 @@ def test_each_logger_has_a_name_that_is_documented_whatever_its_module():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("parsed_house")
 def test_each_documented_logger_is_asked_for():
     asked = {name.strip("'") for each in HOUSE.package for name in logger_names(each)}
 
@@ -306,6 +300,7 @@ def test_the_body_of_a_generated_function_is_indented_by_its_writer(body: list[s
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("parsed_house")
 def test_generated_source_is_run_in_one_place():
     found = [line for each in HOUSE.package if each.module not in COMPILES for line in compilations(each)]
 

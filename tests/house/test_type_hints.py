@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.support.house import ROOT, House, Source
+from tests.support.house import House, Source, own_house
 from tests.support.public_hints import Hint, public_hints, says_any
 
 #: Of 1000 type hints of the package and the devices, how many name Any.
@@ -22,8 +22,8 @@ MOST_SILENCED = 55
 
 
 @pytest.fixture(scope="module")
-def house() -> House:
-    return House.read(ROOT)
+def house(parsed_house: None) -> House:
+    return own_house()
 
 
 def _hints(source: Source) -> Iterator[ast.expr]:

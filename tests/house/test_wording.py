@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ import asyncgrad as ag
 from asyncgrad.core.arrays.values import refuse_complex
 from asyncgrad.core.settings.arguments import check_callable, must_be, takes
 from asyncgrad.errors import ArgumentTypeError, HookTypeError
-from tests.support.house import ROOT, House, Source
+from tests.support.house import Source, own_house
 
-HOUSE = House.read(ROOT)
+pytestmark = pytest.mark.usefixtures("parsed_house")
+
+HOUSE = own_house()
 
 #: How the words of each kind look, with `{}` for each value, and the module that may put them together.
 KINDS = {
@@ -27,9 +30,14 @@ KINDS = {
 def worded_here(source: Source, kind: str) -> list[str]:
     """Return where a module words a refusal of a kind by itself."""
     words, module = KINDS[kind]
-    texts = [node for node in source.nodes if isinstance(node, ast.JoinedStr)]
-    found = [text for text in texts if words.search(ast.unparse(text))]
-    return [] if source.module == module else [source.at(text, f"call {module}.{kind}") for text in found]
+    found = [line for line, text in formatted(source) if words.search(text)]
+    return [] if source.module == module else [source.at(line, f"call {module}.{kind}") for line in found]
+
+
+@cache
+def formatted(source: Source) -> list[tuple[int, str]]:
+    """Return the f-strings of a module, each with its line."""
+    return [(node.lineno, ast.unparse(node)) for node in source.nodes if isinstance(node, ast.JoinedStr)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ def _name(one: Call) -> str:
 NAMED = {_name(one): one for one in CALLS}
 SMOOTH = {name: one for name, one in NAMED.items() if one.case.smooth}
 EACH = pytest.mark.parametrize("one", NAMED.values(), ids=NAMED)
-EACH_SMOOTH = pytest.mark.parametrize("one", SMOOTH.values(), ids=SMOOTH)
+EACH_SMOOTH = pytest.mark.parametrize(
+    ("function", "one"), [pytest.param(one.function, one, id=name) for name, one in SMOOTH.items()]
+)
 
 
 def test_every_public_function_has_a_case() -> None:
@@ -39,14 +42,16 @@ def test_every_public_function_has_a_case() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled("function")
 @EACH_SMOOTH
-def test_first_and_second_derivatives_are_those_of_differences(one: Call) -> None:
-    check_derivatives(one.function, one.case, order=2)
+def test_first_and_second_derivatives_are_those_of_differences(function: Callable[..., Any], one: Call) -> None:
+    check_derivatives(function, one.case, order=2)
 
 
 @pytest.mark.slow
+@pytest.mark.sampled("function")
 @EACH_SMOOTH
-def test_third_derivatives_are_those_of_differences_of_the_second(one: Call) -> None:
+def test_third_derivatives_are_those_of_differences_of_the_second(function: Callable[..., Any], one: Call) -> None:
     points = leaves_of(one.case)
     rng = np.random.default_rng(3)
     weights = [rng.uniform(0.5, 1.5, point.shape) for point in points]
@@ -55,7 +60,7 @@ def test_third_derivatives_are_those_of_differences_of_the_second(one: Call) -> 
     def curvature(values: list[np.ndarray], create_graph: bool) -> tuple[list[Any], list[Any]]:
         """Return the inputs, and the gradient of the gradient's weighted sum."""
         inputs = [ag.tensor(value, requires_grad=True) for value in values]
-        (output,) = call(one.function, one.case, inputs)
+        (output,) = call(function, one.case, inputs)
         cotangent = np.random.default_rng(4).uniform(0.5, 1.5, output.shape)
         first = sync.grad(output, inputs, cotangent, create_graph=True, materialize_grads=True)
         total = weighted_sum(first, inputs)

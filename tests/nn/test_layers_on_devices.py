@@ -39,6 +39,7 @@ def results(name: str, device: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize("kind", DEVICES)
 @pytest.mark.parametrize("name", [*LAYERS, *OTHERS])
 def test_a_layer_gives_on_any_device_what_it_gives_on_the_cpu(kind: str, name: str) -> None:

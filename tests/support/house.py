@@ -1,8 +1,9 @@
 """What the source of the project says of itself, read without importing it.
 
-`House.read(root)` parses every shipped file; the functions of `tests.support.house_rules` turn a house, or one
-file of it, into a list of violations, each a line `file:line: what is wrong`. `test_architecture.py`
-asks that the lists be empty, `test_house_rules.py` that they are not where a rule is broken.
+`House.read(root)` parses every shipped file, and `own_house()` those of the project; the functions of
+`tests.support.house_rules` turn a house, or one file of it, into a list of violations, each a line `file:line: what is
+wrong`. `test_architecture.py` asks that the lists be empty, `test_house_rules.py` that they are not where a rule is
+broken.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -76,6 +77,16 @@ class Source:
 
     def classes(self) -> Iterator[ast.ClassDef]:
         return (node for node in self.nodes if isinstance(node, ast.ClassDef))
+
+
+def dotted(node: ast.expr) -> str:
+    """Return a name with its attributes, `asyncio.gather`; before those of anything else stands a dot: `.gather`."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    names.append(node.id if isinstance(node, ast.Name) else "")
+    return ".".join(reversed(names))
 
 
 def bases_of(cls: ast.ClassDef) -> list[str]:
@@ -147,28 +158,35 @@ class House:
         return found
 
 
-def _imports(source: Source, known: frozenset[str]) -> Iterator[Import]:
-    """Every import of a file, relative ones resolved and submodules told from names."""
+@cache
+def own_house() -> House:
+    """Return that of the project, parsed once for all the tests of a process that look at it."""
+    return House.read(ROOT)
 
-    def visit(node: ast.AST, typing_only: bool, deferred: bool) -> Iterator[Import]:
+
+def _imports(source: Source, known: frozenset[str]) -> list[Import]:
+    """Every import of a file, relative ones resolved and submodules told from names."""
+    found: list[Import] = []
+
+    def visit(node: ast.AST, typing_only: bool, deferred: bool) -> None:
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(alias.name, node.lineno, typing_only, deferred)
+            found.extend(Import(alias.name, node.lineno, typing_only, deferred) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = absolute(source, node)
-            for target in dict.fromkeys(_member(base, alias.name, known) for alias in node.names):
-                yield Import(target, node.lineno, typing_only, deferred)
+            targets = dict.fromkeys(_member(base, alias.name, known) for alias in node.names)
+            found.extend(Import(target, node.lineno, typing_only, deferred) for target in targets)
         elif isinstance(node, ast.If) and _is_type_checking(node.test):
             for statement in node.body:
-                yield from visit(statement, True, deferred)
+                visit(statement, True, deferred)
             for statement in node.orelse:
-                yield from visit(statement, typing_only, deferred)
-        else:
-            inside = deferred or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+                visit(statement, typing_only, deferred)
+        elif not isinstance(node, ast.expr):
+            inside = deferred or isinstance(node, FunctionDef)
             for child in ast.iter_child_nodes(node):
-                yield from visit(child, typing_only, inside)
+                visit(child, typing_only, inside)
 
-    return visit(source.tree, typing_only=False, deferred=False)
+    visit(source.tree, typing_only=False, deferred=False)
+    return found
 
 
 #: What takes the name of a module; such a name may be put together, or be relative to the package of the module.
@@ -200,7 +218,7 @@ def _strings(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
         elif isinstance(node, ast.JoinedStr):
             skipped.update(map(id, node.values))
         elif isinstance(node, ast.Call):
-            called = ast.unparse(node.func).rpartition(".")[2]
+            called = dotted(node.func).rpartition(".")[2]
             if called == "getLogger":
                 skipped.update(map(id, node.args))
             elif called in _IMPORTERS or called == "attach":

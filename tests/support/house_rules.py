@@ -7,7 +7,7 @@ import builtins
 import inspect
 from collections.abc import Iterable, Iterator
 
-from tests.support.house import PACKAGE, House, Import, Source, bases_of
+from tests.support.house import PACKAGE, House, Import, Source, bases_of, dotted
 
 # --- the import table ----------------------------------------------------------------------------
 
@@ -480,8 +480,8 @@ def _names_used(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.ImportFrom) and not node.level:
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
     elif isinstance(node, ast.Attribute):
-        yield ast.unparse(node)
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"asyncio.Task", "Task"}:
+        yield dotted(node)
+    elif isinstance(node, ast.Call) and dotted(node.func) in {"asyncio.Task", "Task"}:
         yield "asyncio.Task()"
 
 

@@ -1,10 +1,10 @@
 """How many of its cases a law is held to: a part in `make test`, all of them in `make test-all`.
 
 The environment variable ASYNCGRAD_CASES says which share of them: 1 is all, and 100 is a hundred times as many where
-they are drawn at random. Where it is less than 0.15, a test with the mark `slow`, which takes a second or more, is
+they are drawn at random. Where it is less than 0.11, a test with the mark `slow`, which takes a second or more, is
 left out, for others try in a moment what makes it up; if ten or more of its cases would be run, a tenth of them is, and
 if it is `sampled` too, one at least. Where it is less than 1, each case is run on one kind of event loop, now this and
-now that, and a test on each kind with one case at least, as long as the share is no less than 0.15.
+now that, and a test on each kind with one case at least, as long as the share is no less than 0.11.
 ASYNCGRAD_MOST says of how many cases, at most, any other test is run: `make test-compiled` sets it, for all have been
 run otherwise. The same part is run each time, and on every machine.
 """
@@ -30,7 +30,7 @@ __all__ = ["MOST", "QUICK", "SHARE", "cases", "sampled", "some"]
 SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.1"))
 
 #: Below this share, slow tests are left out, and what has one case is run on one kind of loop.
-QUICK = 0.15
+QUICK = 0.11
 
 #: The most cases of a test that is not marked as `sampled`.
 MOST = int(os.environ.get("ASYNCGRAD_MOST", sys.maxsize))

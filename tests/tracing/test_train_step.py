@@ -115,6 +115,7 @@ async def step_by_hand(model: Any, optimizer: Any, x: Any, y: Any, clipping: dic
 
 
 @one_loop
+@pytest.mark.sampled("name", "clipping")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("name", "clipping"), CASES, ids=str)
 async def test_a_step_has_the_bits_of_its_lines_for_each_optimizer_and_with_a_schedule(name, clipping, dtype):

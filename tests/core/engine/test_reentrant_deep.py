@@ -21,9 +21,13 @@ from tests.core.engine.locking import is_at_rest
 from tests.support.functions import awaiting, calling
 from tests.support.leaves import leaf
 from tests.support.loops import on_each_loop, one_loop, run_on
+from tests.support.sampling import cases
 from tests.support.settings import loop_budget
 from tests.support.threads import on_a_small_stack
 from tests.support.turns import settle
+
+#: More than any stack has room for.
+DEEP = max(3000, cases(20_000))
 
 # Most of the time would go to the garbage collector, which would find nothing.
 pytestmark = pytest.mark.usefixtures("no_collector")
@@ -58,13 +62,13 @@ each_stack = pytest.mark.parametrize("stack", [here, with_few_frames, on_a_small
 @pytest.mark.parametrize(
     ("levels", "suspends", "stack"),
     [
-        (20_000, False, on_a_small_stack),
+        (DEEP, False, on_a_small_stack),
         (2_000, False, with_few_frames),
         (2_000, True, with_few_frames),
         (2_000, True, on_a_small_stack),
     ],
 )
-def test_twenty_thousand_levels_of_awaited_backwards_run(levels, suspends, stack):
+def test_thousands_of_levels_of_awaited_backwards_run(levels, suspends, stack):
     w, deepest = leaf(1.0), []
 
     async def body(grad):

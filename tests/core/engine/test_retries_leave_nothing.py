@@ -26,12 +26,14 @@ from tests.support.failing import Trouble
 from tests.support.graphs import nodes_below
 from tests.support.leaves import leaf
 from tests.support.loops import one_loop
-from tests.support.sampling import cases
+from tests.support.sampling import SHARE, cases
 from tests.support.turns import one_turn
 
 UNTIL: Any = "until_success"
 #: The rules of a graph; those that are asked at each try, since nobody remembers what they have answered.
 RULES, FORGETFUL = tuple(range(6)), (0, 3)
+#: Each of the twelve ways to fail comes 50 times: an object that one of them leaves each time exceeds the bound below.
+TRIES = cases(10_000) if SHARE >= 1 else 600
 
 
 class Census(NamedTuple):
@@ -182,18 +184,23 @@ def no_workers() -> Iterator[None]:
 
 @pytest.mark.parametrize("tries", [try_anew, try_again])
 @pytest.mark.parametrize(
-    "times", [240, pytest.param(cases(10_000), marks=[pytest.mark.slow, pytest.mark.timeout(300)], id="10_000")]
+    "times", [240, pytest.param(TRIES, marks=[pytest.mark.slow, pytest.mark.timeout(300)], id="10_000")]
 )
 @one_loop
 @pytest.mark.usefixtures("no_workers")
 async def test_backward_passes_that_fail_and_are_tried_again_leave_nothing(times: int, tries: Callable[..., Any]):
     service = Service()
     await tries(service, 180)
-    before = census()
+    found: dict[str, tuple[int, int]] = {}
+    # What is made once, as where a busy machine first has the loop breathe, is there before the second time.
+    for _ in range(2):
+        before = census()
+        await tries(service, times)
+        found = grown(before, census())
+        if not found:
+            break
 
-    await tries(service, times)
-
-    assert grown(before, census()) == {}
+    assert found == {}
     batches, limit = service.answers.statistics(), service.solver.statistics()
     assert (batches.waiting, batches.running, limit.waiting, limit.running) == (0, 0, 0, 0)
 

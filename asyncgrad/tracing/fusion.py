@@ -25,8 +25,8 @@ __all__ = ["Fusion", "Group", "Instruction", "Kernel", "Operand", "fuse"]
 
 #: How many steps a kernel has at most, and with how many arrays: what bounds the time of its compilation.
 _MOST_STEPS, _MOST_OPERANDS = 128, 160
-#: Errors that hardly a call has: where some steps of a kernel are to tell of one of them, and others are not, all do, and
-#: NumPy's functions, which know which ones, run again.
+#: Errors that hardly a call has: where some steps of a kernel are to tell of one and others are not, all do, and
+#: NumPy's functions, which know which, run again.
 _RARE = ("over", "under")
 #: How many calls of a loop are many, and how many elements are few for one.
 _MANY_CALLS, _FEW_ELEMENTS = 32, 64

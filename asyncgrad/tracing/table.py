@@ -51,6 +51,7 @@ class Table:
         "_given",
         "_gradient_targets",
         "_is_late",
+        "_makes_all",
         "_new_gradients",
         "_records",
         "_row_records",
@@ -125,6 +126,10 @@ class Table:
             (index, _new_like(self._gradient_targets[index]))
             for index in (() if self._records is None else self._records.gradient_targets)
         ]
+        #: Whether these are all gradients, in their order.
+        self._makes_all: bool = not (program.spread or program.same) and [
+            index for index, _ in self._new_gradients
+        ] == list(range(len(program.gradients)))
 
     def _fixed(self, values: Sequence[Value | None], given: set[Value]) -> list[Any] | None:
         if any(one is not None and one.root in given for one in values):
@@ -339,6 +344,8 @@ class Table:
     def run_backward(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
         """Compute the gradients of the arguments of the last forward; new arrays."""
         made = self._compute_gradients(arrays)
+        if self._makes_all and made:
+            return list(made.values())
         program, fixed = self.program, self._fixed_gradients
         if fixed is None:
             self._bind_given()
@@ -370,7 +377,7 @@ class Table:
         own = self._gradient_targets
         made = {index: new() for index, new in self._new_gradients}
         # Where a step without a record has a part of one, all write into that of the table.
-        given = [*arrays, *{**own, **made}.values()] if own else arrays
+        given = [*arrays, *(made if len(made) == len(own) else {**own, **made}).values()] if own else arrays
         parts = records.backward if self.note is None else records.pieces(records.backward)
         at = records.run(parts, self._backward, given, first, self.note)
         if at is None:

@@ -122,14 +122,17 @@ class Table:
             index: self.array(value) for index, value in program.gradient_targets.items()
         }
         #: For each of those that are, what makes that memory.
-        self._new_gradients: list[tuple[int, Callable[[], np.ndarray]]] = [
-            (index, _new_like(self._gradient_targets[index]))
-            for index in (() if self._records is None else self._records.gradient_targets)
-        ]
+        self._new_gradients: list[tuple[int, Callable[[], np.ndarray]]] = self._makers()
         #: Whether these are all gradients, in their order.
-        self._makes_all: bool = not (program.spread or program.same) and [
-            index for index, _ in self._new_gradients
-        ] == list(range(len(program.gradients)))
+        self._makes_all: bool = self._are_all([index for index, _ in self._new_gradients])
+
+    def _makers(self) -> list[tuple[int, Callable[[], np.ndarray]]]:
+        numbers = [] if self._records is None else self._records.gradient_targets
+        return [(index, _new_like(self._gradient_targets[index])) for index in numbers]
+
+    def _are_all(self, numbers: list[int]) -> bool:
+        program = self.program
+        return not (program.spread or program.same) and numbers == list(range(len(program.gradients)))
 
     def _fixed(self, values: Sequence[Value | None], given: set[Value]) -> list[Any] | None:
         if any(one is not None and one.root in given for one in values):

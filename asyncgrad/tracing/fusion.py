@@ -25,6 +25,9 @@ __all__ = ["Fusion", "Group", "Instruction", "Kernel", "Operand", "fuse"]
 
 #: How many steps a kernel has at most, and with how many arrays: what bounds the time of its compilation.
 _MOST_STEPS, _MOST_OPERANDS = 128, 160
+#: Errors that hardly a call has: where some steps of a kernel are to tell of one and others are not, all do, and
+#: NumPy's functions, which know which, run again.
+_RARE = ("over", "under")
 #: How many calls of a loop are many, and how many elements are few for one.
 _MANY_CALLS, _FEW_ELEMENTS = 32, 64
 _COMPARISONS = {
@@ -244,7 +247,7 @@ class _Finder:
                     # It reads and writes the same memory in different ways.
                     what = building = None
             if what is not None and building is not None:
-                building.add(what)
+                building.add(what, ignored)
         return found if building is None else found + building.group(first)
 
     def ignored(self, step: Step) -> int:
@@ -328,7 +331,8 @@ class _Building:
     def takes(self, what: _Elementwise, ignored: int) -> bool:
         """Tell whether a step can be added."""
         shape = what.target.array.shape
-        if ignored != self._ignored or self._length >= _MOST_STEPS or _plain(shape) != _plain(self._shape):
+        rare = sum(ERRORS[name] for name in _RARE)
+        if (ignored ^ self._ignored) & ~rare or self._length >= _MOST_STEPS or _plain(shape) != _plain(self._shape):
             return False
         operands = what.operands()
         if len(self._operands) + len(self._stored) + len(operands) + 1 > _MOST_OPERANDS:
@@ -357,10 +361,11 @@ class _Building:
         steps = steps_along(array.shape, array.strides, shape)
         return _Place(offset, kind_of(array.dtype), tuple([s for s, n in zip(steps, shape, strict=True) if n != 1]))
 
-    def add(self, what: _Elementwise) -> None:
-        """Add a step."""
+    def add(self, what: _Elementwise, ignored: int) -> None:
+        """Add a step, some of whose floating-point errors nobody is to be told of."""
         shape = what.target.array.shape
         self._length += 1
+        self._ignored &= ignored
         self._has_others = self._has_others or not what.has_loop
         kinds = ["?", what.kind, what.kind] if what.name == "where" else [what.kind] * len(what.inputs)
         inputs = [self._input(one, kind, shape) for one, kind in zip(what.inputs, kinds, strict=True)]

@@ -323,19 +323,19 @@ def _unit_rows(like: np.ndarray) -> np.ndarray:
 def fits(variant: Variant, grads: Sequence[Any]) -> bool:
     """Tell whether gradients are those with which the backward was traced, and lie in memory as they did."""
     cotangents = variant.program.cotangents
-    if len(grads) > 1 or not variant.seeded:
-        defined = [index for index, one in enumerate(grads) if one is not None]
-        if defined != variant.seeded:
-            return False
-    else:
-        defined = variant.seeded
-    for index, value in zip(defined, cotangents, strict=True):
-        array = grads[index]
-        if type(array) is not np.ndarray or not array.flags.aligned:
-            return False
-        if array.strides != value.array.strides or array.dtype != value.array.dtype:
-            return False
-    return True
+    if len(grads) == 1 and variant.seeded:
+        # Nearly all.
+        return _lies_as(grads[0], cotangents[0].array)
+    defined = [index for index, one in enumerate(grads) if one is not None]
+    return defined == variant.seeded and all(
+        _lies_as(grads[index], value.array) for index, value in zip(defined, cotangents, strict=True)
+    )
+
+
+def _lies_as(array: Any, expected: np.ndarray) -> bool:
+    if type(array) is not np.ndarray or array.strides != expected.strides or not array.flags.aligned:
+        return False
+    return array.dtype is expected.dtype or array.dtype == expected.dtype
 
 
 def recorded_node(

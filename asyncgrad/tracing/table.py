@@ -51,6 +51,8 @@ class Table:
         "_given",
         "_gradient_targets",
         "_is_late",
+        "_makes_all",
+        "_new_gradients",
         "_records",
         "_row_records",
         "_runner",
@@ -119,6 +121,18 @@ class Table:
         self._gradient_targets: dict[int, np.ndarray] = {
             index: self.array(value) for index, value in program.gradient_targets.items()
         }
+        #: For each of those that are, what makes that memory.
+        self._new_gradients: list[tuple[int, Callable[[], np.ndarray]]] = self._makers()
+        #: Whether these are all gradients, in their order.
+        self._makes_all: bool = self._are_all([index for index, _ in self._new_gradients])
+
+    def _makers(self) -> list[tuple[int, Callable[[], np.ndarray]]]:
+        numbers = [] if self._records is None else self._records.gradient_targets
+        return [(index, _new_like(self._gradient_targets[index])) for index in numbers]
+
+    def _are_all(self, numbers: list[int]) -> bool:
+        program = self.program
+        return not (program.spread or program.same) and numbers == list(range(len(program.gradients)))
 
     def _fixed(self, values: Sequence[Value | None], given: set[Value]) -> list[Any] | None:
         if any(one is not None and one.root in given for one in values):
@@ -333,6 +347,8 @@ class Table:
     def run_backward(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
         """Compute the gradients of the arguments of the last forward; new arrays."""
         made = self._compute_gradients(arrays)
+        if self._makes_all and made:
+            return list(made.values())
         program, fixed = self.program, self._fixed_gradients
         if fixed is None:
             self._bind_given()
@@ -362,15 +378,22 @@ class Table:
             _run(self._backward, self._runs[1])
             return {}
         own = self._gradient_targets
-        made = {index: np.empty_like(own[index]) for index in records.gradient_targets}
+        made = {index: new() for index, new in self._new_gradients}
         # Where a step without a record has a part of one, all write into that of the table.
-        given = [*arrays, *{**own, **made}.values()] if own else arrays
+        given = [*arrays, *(made if len(made) == len(own) else {**own, **made}).values()] if own else arrays
         parts = records.backward if self.note is None else records.pieces(records.backward)
         at = records.run(parts, self._backward, given, first, self.note)
         if at is None:
             return made
         self._run_again(self._backward, parts[:at])
         return {}
+
+
+def _new_like(array: np.ndarray) -> Callable[[], np.ndarray]:
+    """Return what makes memory for an array: of one in C order in a third of the time of `np.empty_like`."""
+    if type(array) is np.ndarray and array.flags.c_contiguous:
+        return partial(np.empty, array.shape, array.dtype)
+    return partial(np.empty_like, array)
 
 
 def runs_of(steps: Sequence[Step]) -> list[Run]:

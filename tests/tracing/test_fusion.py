@@ -125,6 +125,26 @@ def test_steps_under_another_errstate_are_kernels_of_their_own():
     assert groups[0].ignored != groups[1].ignored
 
 
+def test_steps_that_may_overflow_in_silence_are_fused_with_others_that_tell_of_it():
+    def scaled(x, factor):
+        y = x + 1.0
+        with np.errstate(over="ignore"):
+            y = y * y
+        return y * factor
+
+    x, factor = np.array([1e100, 2.0]), np.array([1e10, 1.0])
+    jitted = fused(scaled, x, factor)
+    huge, large = np.array([1e200, 2.0]), np.array([1e300, 1.0])
+    runs = [(x, factor), (huge, factor), (x, large), (huge, large)]
+    found, expected = ([told(function, *one) for one in runs] for function in (jitted, scaled))
+
+    (group,) = variant_of(jitted).fused.fusion.forward
+    assert names_of(group).count("multiply") == 2
+    assert found == expected
+    assert [len(warned) for _, warned in expected] == [0, 0, 1, 0]
+    assert reruns(jitted) > 0
+
+
 def test_a_choice_and_a_conversion_are_fused_though_numpy_has_no_loop_of_them():
     def function(x, y):
         return np.where(x > y, x, 0.5).astype(np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from sys import getrefcount
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
 
 from ...errors import ArgumentTypeError, GraphError, RequiresGradError
@@ -14,7 +15,7 @@ from .creation import announce
 from .grad_journal import Change, FirstGrads, GradChange, change_grad, may_take
 from .lowering import BodySource
 from .naming import outline
-from .node import LEAF_ORDER, Edge, GradientEdge, Node, NodeMeta
+from .node import LEAF_ORDER, MAIN_THREAD, Edge, GradientEdge, Node, NodeMeta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +137,10 @@ class AccumulateGrad(Leaf):
         self.variable = variable
         self.next_nodes = self.input_nrs = ()
         self.order = LEAF_ORDER
-        self._note_thread()
+        # As `_note_thread`, without a call for each parameter of a model.
+        thread = get_ident()
+        if thread != MAIN_THREAD:
+            self.foreign_thread = thread
         self.shape = data.shape
         self.dtype: Any = data.dtype
         self.device: Any = variable._device
@@ -260,7 +264,11 @@ def accumulator(leaf: TensorBase, meta: Any) -> Leaf:
         node: Leaf | None = reference()
         if node is not None:
             return node
-    node = AccumulateGrad(leaf) if leaf._value_metadata is None else AccumulateValue(leaf)
+    return _new_accumulator(leaf, meta)
+
+
+def _new_accumulator(leaf: TensorBase, meta: Any) -> Leaf:
+    node: Leaf = AccumulateGrad(leaf) if leaf._value_metadata is None else AccumulateValue(leaf)
     meta.accumulator = weakref.ref(node)
     announce(node)
     return node
@@ -287,7 +295,9 @@ def gradient_places(tensors: Sequence[TensorBase]) -> tuple[list[Node | None], l
     for tensor in tensors:
         meta = tensor._meta
         if tensor._grad_fn is None and tensor._view is None and meta is not None and meta.requires_grad:
-            nodes.append(accumulator(tensor, meta))
+            reference = meta.accumulator
+            node = None if reference is None else reference()
+            nodes.append(_new_accumulator(tensor, meta) if node is None else node)
             input_nrs.append(0)
         else:
             edge = gradient_edge(tensor)

@@ -20,7 +20,8 @@ INDICES = [
     "np.array([], int)", "(None, [0])", "np.array([[0, 1], [1, 0]])", "(..., np.array([1, 0, 1]))",
 ]  # fmt: skip
 
-#: They make arrays of their own, or views where NumPy makes one for some arguments.
+#: They make arrays of their own, or views where NumPy makes one for some arguments. NumPy's irfft of nothing is memory
+#: that nobody has written: there `take` raises.
 _MAKING = """
 {x} + {y} | {x} - {y} | {x} * {y} | {x} @ {y} | {x} / (1.5 + {y} * {y}) | {c} * {x} | {x} * 1 | {x} ** 2
 {x} ** {k} | -{x} | +{x} | abs({x}) | {x}.conj() | {x} * {c}j | {x} + {c}j | {x}.copy() | {x}.flatten()
@@ -61,7 +62,8 @@ np.linalg.eigvalsh({x} @ {x}.conj().mT + np.diag(np.arange(1.0, 1.0 + {x}.shape[
 np.abs(np.linalg.eigh({x} @ {x}.conj().mT + np.diag(np.arange(1.0, 1.0 + {x}.shape[-2])))[1])
 np.abs(np.linalg.eig({x} * 0.1 + np.diag(np.arange(1.0, 1.0 + {x}.shape[-1])))[1])
 np.linalg.lstsq({x} + np.eye(*{x}.shape[-2:]) * 3, {y})[0] | np.fft.fft({x}) | np.fft.ifft2({x}) | np.fft.rfft({x}.real)
-np.fft.irfft({x}, {k} + 1) | np.fft.fftn({x}, norm="ortho") | np.fft.hfft({x}, axis={axis}) | np.fft.fftshift({x})
+np.fft.irfft({x} - 0 * {x}.take([0]), {k} + 1)
+np.fft.fftn({x}, norm="ortho") | np.fft.hfft({x}, axis={axis}) | np.fft.fftshift({x})
 np.linalg.cholesky(np.tensordot({x}, {x}.conj(), 0) * 0 + 1) | np.sign({x} + 0j) | np.astype({x}, {x}.dtype)
 np.astype({x}, complex) | {x}.astype(complex) | {x}.astype({x}.dtype, copy=False) | {x}.astype({x}.dtype)
 np.nan_to_num({x}) | np.positive({x}) | np.conjugate({x}) | np.round({x}, 0) * {x} + {x} | np.copy({x})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import math
 import re
 from collections.abc import Coroutine, Iterator
@@ -171,6 +172,27 @@ MISTAKES = {
     "optim.SGD(model.parameters)": ("params", "call it"),
     "optim.SGD(x)": ("params", "pass [t]"),
     "optim.SGD([x * 2])": ("parameter 0", "leaves", ".requires_grad_()"),
+    # What takes a function, a block or a name, and is given something else.
+    "ag.checkpoint(x)": ("ag.checkpoint", "Tensor of shape (2, 2)", "write ag.checkpoint(fn, x)"),
+    "ag.jit(print, static_argnums=0)": ("'static_argnums'", "write static='name'"),
+    "ag.limit(3)": ("ag.limit", "int 3", "write ag.limit(requests=4)"),
+    "ag.profile(model)": ("ag.profile", "Linear", "write with ag.profile() as prof:"),
+    "ag.progress(range(3))": ("ag.progress", "range(0, 3)", "write with ag.progress():"),
+    "ag.run(y)": ("ag.run", "Tensor of shape ()", "write ag.run(t.backward())"),
+    "ag.data.batches(np.ones(4), np.ones(4), 2)": ("size", "(4,)", "write ag.data.batches((x, y), size)"),
+    "ag.values.Text('a prompt')": ("merge", "'a prompt'", "write ag.leaf(text)"),
+    "ag.random.seed(-1)": ("a seed", "at least 0", "-1"),
+    "bool(x)": ("(2, 2)", "write t.any() or t.all()"),
+    "np.sum(x, out=3)": ("out of numpy.sum", "int 3"),
+    "model([[1.0, 2.0]])": ("linear", "list [[1.0, 2.0]]", "write np.array(x)"),
+    "model.apply(3)": ("fn", "int 3", "pass a function"),
+    "model.load_state_dict('model.safetensors')": ("'model.safetensors'", "nn.load_safetensors(path)"),
+    "nn.ModuleList(model)": ("ModuleList", "Linear", "write nn.ModuleList([module])"),
+    "nn.ModuleDict([model])": ("a dict", "Linear", 'write {"name": module}'),
+    "nn.Embedding(4, 2)(np.ones(2))": ("embedding", "float64", "write indices.astype(int)"),
+    "nn.BatchNorm1d(2)(np.ones((1, 2)))": ("batch_norm", "(1, 2)", "write model.eval()"),
+    "nn.bce_loss(x, x)": ("'bce_loss'", "write ag.nn.binary_cross_entropy"),
+    "optim.EMA(model)": ("'EMA'", "ag.optim.ExponentialMovingAverage"),
 }
 
 
@@ -226,6 +248,74 @@ def test_an_error_of_pythons_that_passes_asyncgrad_gets_a_note_of_what_to_write(
         calls[within]()
 
     assert REFUSED_ELSEWHERE[line] in "\n".join(raised.value.__notes__)
+
+
+#: What a coroutine does wrong, by its line: the note of Python's error.
+REFUSED_IN_COROUTINES = {
+    "await y.backward": "write parentheses, as in await loss.backward()",
+    "await model(x)": "of type Tensor: write it without await",
+    "await optim.SGD([x]).step([x])": "of type NoneType: write it without await",
+    "value().done()": "value(...)).done",
+    "(await ag.grad(y * 1, y)).shape": "write one, = ... in place of one = ...",
+    "json.dumps({'loss': y})": "write t.item() for the one number",
+}
+ENTERED = {
+    "with ag.no_grad": "write parentheses, as in with ag.no_grad():",
+    "async with ag.no_grad()": "write with in place of async with",
+    "with ag.limit(requests=1)": "write async with in place of with",
+    'with ag.device("thread:0")': "write ag.tensor(data, device=device)",
+}
+
+
+@pytest.mark.parametrize("line", [*REFUSED_IN_COROUTINES, *ENTERED])
+def test_an_await_or_a_block_that_python_refuses_gets_a_note_of_what_to_write(line: str, names: dict[str, Any]):
+    body = f"{line}: pass" if line in ENTERED else line
+    names["json"] = json
+    exec(f"async def main():\n    {body}", names)  # noqa: S102
+    with pytest.raises((TypeError, AttributeError)) as raised:
+        ag.run(names["main"]())
+
+    assert {**REFUSED_IN_COROUTINES, **ENTERED}[line] in raised.value.__notes__[0]
+
+
+#: Functions of a user's that take other arguments than they are called with: what the note says of these.
+CALLED_BY_ASYNCGRAD = {
+    "x.register_hook(lambda: None)": "AccumulateGrad (leaf of shape (2, 2)) is called with 1 argument: Tensor",
+    "x.register_post_accumulate_grad_hook(lambda t, g: None)": "is called with 1 argument: Tensor of shape (2, 2)",
+    "Scale.forward = staticmethod(lambda x: x)": "Scale.forward is called with ctx and the 1 argument of apply",
+    "Scale.backward = staticmethod(lambda grad: grad)": "is called with ctx and 1 gradient",
+    "model.forward = lambda: None": "Linear.forward is called with the arguments of the module's call: self, Tensor",
+    "model.register_forward_hook(lambda m: None)": "is called as hook(module, args, output)",
+}
+
+
+@pytest.mark.parametrize("line", CALLED_BY_ASYNCGRAD)
+def test_a_function_that_takes_other_arguments_is_told_what_it_is_called_with(line: str, names: dict[str, Any]):
+    class Scale(ag.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+    exec(line, names | {"Scale": Scale})  # noqa: S102
+    with pytest.raises(TypeError) as raised:
+        ag.sync.backward(names["model"](Scale.apply(names["x"])).sum())
+
+    assert CALLED_BY_ASYNCGRAD[line] in raised.value.__notes__[0]
+
+
+def test_an_error_within_a_hook_does_not_tell_what_the_hook_is_called_with(names: dict[str, Any]):
+    def hook(_: Any) -> None:
+        (lambda: None)(3)
+
+    names["x"].register_hook(hook)
+    with pytest.raises(TypeError) as raised:
+        ag.sync.backward(names["x"].sum())
+
+    assert [note for note in raised.value.__notes__ if "is called with" in note] == []
 
 
 @pytest.mark.parametrize("line", ["len(3)", "x.shape[0](1)", "y.item()()", "model.forward(dimension=1)"])

@@ -75,7 +75,9 @@ def checkpoint(
     if fn is None and not args and not kwargs:
         return functools.partial(_decorate, use_reentrant=use_reentrant, options=options)
     if not callable(fn):
-        raise ArgumentTypeError(takes("ag.checkpoint", "a function first, and then its arguments", fn))
+        raise ArgumentTypeError(
+            takes("ag.checkpoint", "a function first, and then its arguments", fn, "write ag.checkpoint(fn, x)")
+        )
     if not args and not kwargs and use_reentrant is not False and options == CheckpointOptions():
         return _decorate(fn, use_reentrant=use_reentrant, options=options)
     return _call(fn, args, kwargs, use_reentrant, options)

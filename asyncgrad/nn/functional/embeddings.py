@@ -189,7 +189,10 @@ def embedding(
     if len(shape) != 2:
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if data.dtype.kind not in "iu":
-        raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (input, weight)")
+        raise ArgumentError(
+            f"embedding needs integer indices, not {data.dtype}: write indices.astype(int); its arguments are "
+            "(input, weight)"
+        )
     rows, found = shape[0], None
     is_checked = data.__class__ is np.ndarray or not is_device_array(data) or table.dtype.kind not in "fc"
     if is_checked:

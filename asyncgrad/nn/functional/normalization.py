@@ -725,7 +725,10 @@ def batch_norm(
     if not training:
         return _by_running_statistics("batch_norm", x, running_mean, running_var, weight, bias, eps)
     if (count := n * positions) == 1:
-        raise ArgumentError(f"batch_norm in training needs more than one value for each channel, not {data.shape}")
+        raise ArgumentError(
+            f"batch_norm in training needs more than one value for each channel, not an x of shape {data.shape}: give "
+            "more examples at a time, or write model.eval() first to compute with the running statistics"
+        )
     result, mean, variance = _normalize_rows(x, (n, channels, positions), eps, True, weight, bias)
     if count:
         _update(running_mean, mean.reshape(-1), momentum)

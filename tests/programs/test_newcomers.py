@@ -16,7 +16,13 @@ import pytest
 import asyncgrad as ag
 import asyncgrad.numpy as anp
 from asyncgrad import nn, optim
-from asyncgrad.core.settings.elsewhere import MODULE_ATTRIBUTES, OPTIMIZER_ATTRIBUTES, TENSOR_ATTRIBUTES
+from asyncgrad.core.settings.elsewhere import (
+    MODULE_ATTRIBUTES,
+    NODE_ATTRIBUTES,
+    OPTIMIZER_ATTRIBUTES,
+    PROFILE_ATTRIBUTES,
+    TENSOR_ATTRIBUTES,
+)
 from asyncgrad.interop import other_names
 
 
@@ -34,7 +40,14 @@ def names() -> Iterator[dict[str, Any]]:
 
     x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     y = ag.tensor(2.0, requires_grad=True)
-    known = {"x": x, "y": y, "value": called, "model": nn.Linear(2, 2), "rng": np.random.default_rng(0)}
+    known = {
+        "x": x,
+        "y": y,
+        "value": called,
+        "model": nn.Linear(2, 2),
+        "node": (y * 1).grad_fn,
+        "rng": np.random.default_rng(0),
+    }
     yield {"ag": ag, "anp": anp, "nn": nn, "optim": optim, "np": np, "math": math, **known}
     for coroutine in coroutines:
         coroutine.close()
@@ -181,6 +194,8 @@ MISTAKES = {
     "ag.run(y)": ("ag.run", "Tensor of shape ()", "write ag.run(t.backward())"),
     "ag.data.batches(np.ones(4), np.ones(4), 2)": ("size", "(4,)", "write ag.data.batches((x, y), size)"),
     "ag.values.Text('a prompt')": ("merge", "'a prompt'", "write ag.leaf(text)"),
+    "(y * 1).grad_fn.next_functions": ("'next_functions'", "write node.next_edges"),
+    "ag.profile().key_averages()": ("'key_averages'", "write prof.table()"),
     "ag.random.seed(-1)": ("a seed", "at least 0", "-1"),
     "bool(x)": ("(2, 2)", "write t.any() or t.all()"),
     "np.sum(x, out=3)": ("out of numpy.sum", "int 3"),
@@ -217,6 +232,7 @@ REFUSED_ELSEWHERE = {
     "x.size(0)": "write x.shape for the lengths of all axes, x.shape[0] for one",
     "x.reshape(x.size(max(0, x.ndim - 2)), -1)": "write x.shape for the lengths of all axes",
     "np.ones(3).size()": "write x.shape for the lengths of all axes",
+    "node.name()": "write node.name without parentheses",
     "(x + 1).T()": "write x.T without parentheses",
     "np.sum(x, dim=0)": "dim= is PyTorch's word; NumPy's functions and asyncgrad's take axis=",
     "nn.cummax(x, dim=1)": "NumPy's functions and asyncgrad's take axis=",
@@ -340,6 +356,8 @@ ADVICE = [
     *TENSOR_ATTRIBUTES.values(),
     *MODULE_ATTRIBUTES.values(),
     *OPTIMIZER_ATTRIBUTES.values(),
+    *NODE_ATTRIBUTES.values(),
+    *PROFILE_ATTRIBUTES.values(),
     *other_names.ANYWHERE.values(),
     *(advice for table in other_names.HERE.values() for advice in table.values()),
 ]
@@ -366,7 +384,13 @@ def is_there(path: str) -> bool:
 
 @pytest.mark.parametrize(
     ("cls", "names"),
-    [(ag.Tensor, TENSOR_ATTRIBUTES), (nn.Module, MODULE_ATTRIBUTES), (optim.Optimizer, OPTIMIZER_ATTRIBUTES)],
+    [
+        (ag.Tensor, TENSOR_ATTRIBUTES),
+        (nn.Module, MODULE_ATTRIBUTES),
+        (optim.Optimizer, OPTIMIZER_ATTRIBUTES),
+        (ag.graph.Node, NODE_ATTRIBUTES),
+        (ag.profile, PROFILE_ATTRIBUTES),
+    ],
 )
 def test_attributes_that_exist_are_found_as_without_hints(cls: type, names: dict[str, str]):
     # With a __getattr__, Python looks for all others more slowly, too.

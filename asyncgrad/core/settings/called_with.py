@@ -45,6 +45,7 @@ _NO_METHODS = {
     "imag": "x.imag without parentheses",
     "grad": "x.grad without parentheses, after await loss.backward()",
     "requires_grad": "x.requires_grad without parentheses, or x.requires_grad_()",
+    "name": "node.name without parentheses",
     "is_leaf": "x.is_leaf without parentheses",
 }
 _UNKNOWN_WORD = re.compile(r"(.*)\(\) got an unexpected keyword argument '(\w+)'.*")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Never, final
 from ...core.engine.loops import loop_is_running
 from ...core.graph.html import panel
 from ...core.settings.arguments import describe, must_be, truth
+from ...core.settings.elsewhere import PROFILE_ATTRIBUTES, hint_at
 from ...core.settings.observers import CALLS, DEVICE_WORK, NEW_NODES, OPTIMIZER_STEPS, PROGRAMS, STEPS, Observers
 from ...errors import ArgumentTypeError, DeviceError, ProfileError
 from .critical_path import CriticalPath, critical_path
@@ -227,6 +228,9 @@ class profile:
         backwards = len({event.graph_task_id for event in events if event.kind == "backward"})
         waits = "" if self._record is not None else ", without devices that are at work: await prof.synchronize()"
         return f"{len(events):,} events, {backwards:,} backward {'pass' if backwards == 1 else 'passes'}{waits}"
+
+
+hint_at(profile, PROFILE_ATTRIBUTES)
 
 
 def _observers(recorder: Recorder) -> tuple[tuple[Observers[Any], Any], ...]:

@@ -168,7 +168,11 @@ def test_a_list_of_tensors_is_a_row_of_coefficients() -> None:
         (lambda p: p.polyint([1.0], 1, [1, 2]), ValueError, "polyint with m=1 takes 1 constants"),
         (lambda p: p.polyint([1.0], lbnd=[0.0]), ValueError, "polyint takes a number as lbnd"),
         (lambda p: p.polypow([1.0], 0.5), ValueError, "polypow takes a whole number"),
-        (lambda p: p.polyvander([1.0], -1), ValueError, "degree of numpy.polynomial: polyvander must be at least 0, not -1"),
+        (
+            lambda p: p.polyvander([1.0], -1),
+            ValueError,
+            "degree of numpy.polynomial: polyvander must be at least 0, not -1",
+        ),
         (
             lambda p: p.polyvander([1.0], 1.5),
             TypeError,

@@ -118,12 +118,14 @@ def note_what_to_write(error: BaseException) -> None:
 
 def _note_on_result(error: AttributeError) -> str | None:
     """Return what to write where an attribute of a result was looked for at what holds the result."""
+    name = error.name
+    if name is None:
+        return None
     if isinstance(error.obj, CoroutineType):
-        call = f"await {error.obj.__qualname__}(...)"
-        return f"a coroutine has no result until it is awaited: write ({call}).{error.name}"
-    if isinstance(error.obj, tuple) and error.obj and all(hasattr(type(one), error.name) for one in error.obj):
+        return f"a coroutine has no result until it is awaited: write (await {error.obj.__qualname__}(...)).{name}"
+    if isinstance(error.obj, tuple) and error.obj and all(hasattr(type(one), name) for one in error.obj):
         kind = type(error.obj[0]).__name__
-        return f"it is a tuple, whose elements of type {kind} have {error.name}: write one, = ... in place of one = ..."
+        return f"it is a tuple, whose elements of type {kind} have {name}: write one, = ... in place of one = ..."
     return None
 
 

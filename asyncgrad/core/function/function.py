@@ -647,8 +647,8 @@ class FunctionNode(SavingNode):
             else:
                 result = self.run_backward(functools.partial(backward, ctx, *gradients))
         except TypeError as error:
-            name, given = backward.__qualname__, values.counted(len(gradients), "gradient")
-            note_refused_call(error, f"{name} is called with ctx and {given}, one for each output of forward")
+            name, count = backward.__qualname__, values.counted(len(gradients), "gradient")
+            note_refused_call(error, f"{name} is called with ctx and {count}, one for each output of forward")
             raise
         # Backward may have dropped its gradients: keep them only under `create_graph`, where a history does anyway.
         given = tensors if recorded else ()

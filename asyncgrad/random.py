@@ -15,7 +15,7 @@ import numpy as np
 from .core.settings.arguments import must_be
 from .core.settings.context import GENERATOR, SeededGenerator
 from .core.settings.lazy import name_advisor
-from .errors import ArgumentTypeError
+from .errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["generator", "get_state", "seed", "set_state"]
 
@@ -28,6 +28,7 @@ def seed(value: int | np.random.Generator | None = None) -> np.random.Generator:
 
     Raises:
         ArgumentTypeError: `value` is neither.
+        ArgumentError: a seed is negative.
 
     Source: torch.manual_seed.
 
@@ -40,6 +41,8 @@ def seed(value: int | np.random.Generator | None = None) -> np.random.Generator:
         value is None or isinstance(value, (int, np.integer, np.random.Generator))
     ):
         raise ArgumentTypeError(must_be("a seed", "an int, a NumPy Generator or None", value))
+    if isinstance(value, (int, np.integer)) and value < 0:
+        raise ArgumentError(must_be("a seed", "at least 0", value))
     found = np.random.default_rng(value)
     GENERATOR.set(found)
     return found

@@ -18,6 +18,7 @@ from sphinx.util.inspect import stringify_signature
 from tools import reference
 from tools.derivative_examples import example_of
 from tools.formulas import as_mathml, formula_of
+from tools.stand_ins import import_modules
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -49,6 +50,7 @@ _LIBRARIES = {"torch": "PyTorch", "scipy": "SciPy", "jax": "JAX"}
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register everything with Sphinx."""
+    import_modules()
     _KNOWN.update(reference.public_names())
     app.add_html_math_renderer("mathml", (_show_formula, None), (_show_formula, None))
     app.connect("autodoc-process-signature", _shorten)

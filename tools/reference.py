@@ -134,14 +134,20 @@ def is_ours(thing: object) -> bool:
 
 @functools.cache
 def _names(module: types.ModuleType) -> list[str]:
-    """Return what a namespace offers, without modules whose library is not installed, such as `interop.torch`."""
+    """Return what a namespace offers, without modules whose library is not installed, such as `interop.torch`.
+
+    Raises:
+        ImportError: of anything else, which would leave out a page in silence.
+    """
     return [name for name in module.__all__ if _is_there(module, name)]
 
 
 def _is_there(module: types.ModuleType, name: str) -> bool:
     try:
         getattr(module, name)
-    except ImportError:
+    except ImportError as error:
+        if "asyncgrad[" not in str(error):
+            raise
         return False
     return True
 

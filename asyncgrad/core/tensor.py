@@ -1004,7 +1004,13 @@ class Tensor(Variable):
     # (test_a_number_of_a_tensor_that_requires_grad_is_given_to_who_asks_for_it).
 
     def __bool__(self) -> bool:
-        return bool(self._data)
+        try:
+            return bool(self._data)
+        except ValueError:
+            raise ValueError(
+                f"the truth value of a tensor of shape {self._data.shape} is ambiguous: write t.any() or t.all(), or "
+                "np.where(condition, x, y) to choose for each element"
+            ) from None
 
     def __int__(self) -> int:
         if self._requires_grad():

@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.engine.eager_task import EagerTask
-from ..core.settings.arguments import truth, whole_number
+from ..core.settings.arguments import must_be, truth, whole_number
 from ..core.settings.loop_turn import keep_pace
 from ..errors import ArgumentError, ArgumentTypeError
 from ..random import generator
@@ -84,6 +84,10 @@ def batches(
 
 def _check_options(size: Any, shuffle: Any, workers: Any, prefetch: Any) -> int:
     """Return how many examples a shuffled source without random access holds; 0 if it is not shuffled."""
+    if isinstance(size, np.ndarray) and size.ndim:
+        raise ArgumentTypeError(
+            must_be("size", "an int", size, "write ag.data.batches((x, y), size) for several arrays")
+        )
     if size is not None and whole_number(size, "size") < 1:
         raise ArgumentError(f"size must be at least 1, or None for a source of whole batches, not {size}")
     whole_number(workers, "workers", 0)

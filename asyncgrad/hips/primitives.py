@@ -103,7 +103,7 @@ class _Call:
 
 
 @final
-class _Recorded(Function):
+class Primitive(Function):
     """The node of a call. Its arguments are a _Call and the leaves of the arguments."""
 
     @staticmethod
@@ -190,7 +190,7 @@ def primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
                 tuple([position for position, arg in enumerate(args) if any(map(_is_differentiated, leaves(arg)))])
             )
         recorded = _Call(rules, structure, kwargs)
-        outputs = _Recorded.apply(recorded, *given)
+        outputs = Primitive.apply(recorded, *given)
         assert recorded.outputs is not None
         return unflatten(recorded.outputs, outputs)
 

@@ -192,7 +192,9 @@ ANYWHERE = {
     **dict.fromkeys(("LRScheduler", "_LRScheduler"), "ag.optim.schedule.Schedule"),
     "clip_grad_norm_": "ag.optim.clip_grad_norm",
     "clip_grad_value_": "ag.optim.clip_grad_value",
-    **dict.fromkeys(("swa_utils", "AveragedModel"), "ag.nn.utils.AveragedModel, or ag.optim.ExponentialMovingAverage"),
+    **dict.fromkeys(
+        ("swa_utils", "AveragedModel", "EMA"), "ag.nn.utils.AveragedModel, or ag.optim.ExponentialMovingAverage"
+    ),
     **dict.fromkeys(("DataLoader", "Dataset", "TensorDataset", "dataloader"), _BATCHES),
     **dict.fromkeys(
         ("adam", "adamw", "sgd", "lion", "rmsprop", "lbfgs"), "ag.optim.Adam and others, as in torch.optim"
@@ -213,7 +215,16 @@ HERE = {
         "fft": "np.fft",
         "seed": "ag.random.seed",
     },
-    "asyncgrad.nn": {"Dense": "ag.nn.Linear"},
+    "asyncgrad.nn": {
+        "Dense": "ag.nn.Linear",
+        "bce_loss": "ag.nn.binary_cross_entropy",
+        "bce_with_logits_loss": "ag.nn.binary_cross_entropy_with_logits",
+        "ce_loss": "ag.nn.cross_entropy",
+        "mae_loss": "ag.nn.l1_loss",
+        "MAELoss": "ag.nn.L1Loss",
+        "BCEWithLogits": "ag.nn.BCEWithLogitsLoss",
+        "Attention": "ag.nn.MultiheadAttention",
+    },
     "asyncgrad.func": {"jacobian": "ag.func.jacrev"},
     "asyncgrad.sync.func": {"jacobian": "ag.sync.func.jacrev"},
     "asyncgrad.nn.utils": {

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self, final
 from unicodedata import category, combining, east_asian_width
 
 from ..core.engine.dependency_executor import DependencyExecutor
 from ..core.engine.graph_task import GraphTask
 from ..core.engine.observation import NODES_ELSEWHERE
-from ..core.settings.arguments import must_be, number, whole_number
+from ..core.settings.arguments import describe, must_be, number, whole_number
 from ..core.settings.extras import missing_extra
 from ..core.settings.observers import BACKWARDS, BackwardObserver, ObserverBlock
 from ..core.settings.scheduling import CLOCK
@@ -415,12 +415,17 @@ class progress(ObserverBlock):
 
     def __init__(
         self,
-        *,
+        *given: Never,
         style: str | None = None,
         file: TextIO | None = None,
         minimum_nodes: int = 2,
         interval: float | None = None,
     ) -> None:
+        if given:
+            raise ArgumentTypeError(
+                f"ag.progress takes no {describe(given[0])}: it shows the backward passes of a block, so write "
+                "with ag.progress(): around it; a loop of yours is shown by tqdm(iterable)"
+            )
         chosen = _choose_style(style)
         if file is not None and not hasattr(file, "write"):
             raise ArgumentTypeError(must_be("file of ag.progress", "an open text file", file, "write open(path, 'w')"))

@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, final, overload
+from typing import Any, Never, final, overload
 
 import numpy as np
 
@@ -21,6 +21,15 @@ from .train_step import Clipping, TrainStep
 
 __all__ = ["Jit", "jit", "unbound"]
 
+#: By an option of JAX's jit or of torch.compile, what to write.
+_OTHER_OPTIONS = {
+    "static_argnums": "write static='name' with the names of the arguments, or static=('one', 'other')",
+    "static_argnames": "write static='name', or static=('one', 'other')",
+    "donate_argnums": "leave it out, since the memory of a program is used again by itself",
+    "fullgraph": "leave it out, and see what ag.jit.explain(fn, *args) says is not compiled",
+    "mode": "write backend='fused', or leave it out",
+    "dynamic": "leave it out, since each shape has a program of its own",
+}
 _BACKENDS = ("auto", "table", "runner", "fused")
 
 
@@ -87,9 +96,20 @@ class Jit:
     ) -> Jitted: ...
 
     def __call__(
-        self, fn: Any = None, *, static: str | Iterable[str] = (), backend: str = "auto", verify: int = 2
+        self,
+        fn: Any = None,
+        *,
+        static: str | Iterable[str] = (),
+        backend: str = "auto",
+        verify: int = 2,
+        **others: Never,
     ) -> Any:
         """Return the function, compiled; a decorator where no function is given."""
+        if others:
+            name = next(iter(others))
+            raise ArgumentTypeError(
+                f"ag.jit has no option {name!r}: {_OTHER_OPTIONS.get(name, 'it has static, backend and verify')}"
+            )
         if fn is None:
             return functools.partial(self, static=static, backend=backend, verify=verify)
         _check(fn, "ag.jit", backend, verify)

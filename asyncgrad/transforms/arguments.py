@@ -221,7 +221,7 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
 
 
 @final
-class _Alias(Function):
+class Alias(Function):
     """A value as another value of the same object."""
 
     @staticmethod
@@ -243,7 +243,7 @@ def new_input(tensor: Any, create_graph: bool, what: str) -> Any:
         RequiresGradError: its dtype cannot require grad.
     """
     if isinstance(tensor, Value):
-        return _Alias.apply(tensor) if create_graph and tensor.requires_grad else tensor.detach().requires_grad_()
+        return Alias.apply(tensor) if create_graph and tensor.requires_grad else tensor.detach().requires_grad_()
     if create_graph and tensor.requires_grad:
         alias = tensor.reshape(tensor.shape)
         view = alias._view_meta()

@@ -11,6 +11,9 @@ from ..errors import ArgumentTypeError
 
 __all__ = ["Feedback", "Text"]
 
+#: What a text in place of a merge was meant for.
+_WRITE_LEAF = "leave it out; a text is no argument of its type: write ag.leaf(text)"
+
 
 class Feedback(NamedTuple):
     """What somebody says of a text.
@@ -70,7 +73,7 @@ class Text(ValueType):
 
     def __init__(self, merge: Merge | None = None) -> None:
         if merge is not None:
-            check_callable(merge, "merge", "with a sequence of tuples of Feedback", "leave it out", ArgumentTypeError)
+            check_callable(merge, "merge", "with a sequence of tuples of Feedback", _WRITE_LEAF, ArgumentTypeError)
         self._merge = merge
 
     def describe(self, value: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import math
 import re
 from collections.abc import Coroutine, Iterator
@@ -15,7 +16,13 @@ import pytest
 import asyncgrad as ag
 import asyncgrad.numpy as anp
 from asyncgrad import nn, optim
-from asyncgrad.core.settings.elsewhere import MODULE_ATTRIBUTES, OPTIMIZER_ATTRIBUTES, TENSOR_ATTRIBUTES
+from asyncgrad.core.settings.elsewhere import (
+    MODULE_ATTRIBUTES,
+    NODE_ATTRIBUTES,
+    OPTIMIZER_ATTRIBUTES,
+    PROFILE_ATTRIBUTES,
+    TENSOR_ATTRIBUTES,
+)
 from asyncgrad.interop import other_names
 
 
@@ -33,7 +40,14 @@ def names() -> Iterator[dict[str, Any]]:
 
     x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     y = ag.tensor(2.0, requires_grad=True)
-    known = {"x": x, "y": y, "value": called, "model": nn.Linear(2, 2), "rng": np.random.default_rng(0)}
+    known = {
+        "x": x,
+        "y": y,
+        "value": called,
+        "model": nn.Linear(2, 2),
+        "node": (y * 1).grad_fn,
+        "rng": np.random.default_rng(0),
+    }
     yield {"ag": ag, "anp": anp, "nn": nn, "optim": optim, "np": np, "math": math, **known}
     for coroutine in coroutines:
         coroutine.close()
@@ -171,6 +185,29 @@ MISTAKES = {
     "optim.SGD(model.parameters)": ("params", "call it"),
     "optim.SGD(x)": ("params", "pass [t]"),
     "optim.SGD([x * 2])": ("parameter 0", "leaves", ".requires_grad_()"),
+    # What takes a function, a block or a name, and is given something else.
+    "ag.checkpoint(x)": ("ag.checkpoint", "Tensor of shape (2, 2)", "write ag.checkpoint(fn, x)"),
+    "ag.jit(print, static_argnums=0)": ("'static_argnums'", "write static='name'"),
+    "ag.limit(3)": ("ag.limit", "int 3", "write ag.limit(requests=4)"),
+    "ag.profile(model)": ("ag.profile", "Linear", "write with ag.profile() as prof:"),
+    "ag.progress(range(3))": ("ag.progress", "range(0, 3)", "write with ag.progress():"),
+    "ag.run(y)": ("ag.run", "Tensor of shape ()", "write ag.run(t.backward())"),
+    "ag.data.batches(np.ones(4), np.ones(4), 2)": ("size", "(4,)", "write ag.data.batches((x, y), size)"),
+    "ag.values.Text('a prompt')": ("merge", "'a prompt'", "write ag.leaf(text)"),
+    "(y * 1).grad_fn.next_functions": ("'next_functions'", "write node.next_edges"),
+    "ag.profile().key_averages()": ("'key_averages'", "write prof.table()"),
+    "ag.random.seed(-1)": ("a seed", "at least 0", "-1"),
+    "bool(x)": ("(2, 2)", "write t.any() or t.all()"),
+    "np.sum(x, out=3)": ("out of numpy.sum", "int 3"),
+    "model([[1.0, 2.0]])": ("linear", "list [[1.0, 2.0]]", "write np.array(x)"),
+    "model.apply(3)": ("fn", "int 3", "pass a function"),
+    "model.load_state_dict('model.safetensors')": ("'model.safetensors'", "nn.load_safetensors(path)"),
+    "nn.ModuleList(model)": ("ModuleList", "Linear", "write nn.ModuleList([module])"),
+    "nn.ModuleDict([model])": ("a dict", "Linear", 'write {"name": module}'),
+    "nn.Embedding(4, 2)(np.ones(2))": ("embedding", "float64", "write indices.astype(int)"),
+    "nn.BatchNorm1d(2)(np.ones((1, 2)))": ("batch_norm", "(1, 2)", "write model.eval()"),
+    "nn.bce_loss(x, x)": ("'bce_loss'", "write ag.nn.binary_cross_entropy"),
+    "optim.EMA(model)": ("'EMA'", "ag.optim.ExponentialMovingAverage"),
 }
 
 
@@ -195,6 +232,7 @@ REFUSED_ELSEWHERE = {
     "x.size(0)": "write x.shape for the lengths of all axes, x.shape[0] for one",
     "x.reshape(x.size(max(0, x.ndim - 2)), -1)": "write x.shape for the lengths of all axes",
     "np.ones(3).size()": "write x.shape for the lengths of all axes",
+    "node.name()": "write node.name without parentheses",
     "(x + 1).T()": "write x.T without parentheses",
     "np.sum(x, dim=0)": "dim= is PyTorch's word; NumPy's functions and asyncgrad's take axis=",
     "nn.cummax(x, dim=1)": "NumPy's functions and asyncgrad's take axis=",
@@ -228,6 +266,74 @@ def test_an_error_of_pythons_that_passes_asyncgrad_gets_a_note_of_what_to_write(
     assert REFUSED_ELSEWHERE[line] in "\n".join(raised.value.__notes__)
 
 
+#: What a coroutine does wrong, by its line: the note of Python's error.
+REFUSED_IN_COROUTINES = {
+    "await y.backward": "write parentheses, as in await loss.backward()",
+    "await model(x)": "of type Tensor: write it without await",
+    "await optim.SGD([x]).step([x])": "of type NoneType: write it without await",
+    "value().done()": "value(...)).done",
+    "(await ag.grad(y * 1, y)).shape": "write one, = ... in place of one = ...",
+    "json.dumps({'loss': y})": "write t.item() for the one number",
+}
+ENTERED = {
+    "with ag.no_grad": "write parentheses, as in with ag.no_grad():",
+    "async with ag.no_grad()": "write with in place of async with",
+    "with ag.limit(requests=1)": "write async with in place of with",
+    'with ag.device("thread:0")': "write ag.tensor(data, device=device)",
+}
+
+
+@pytest.mark.parametrize("line", [*REFUSED_IN_COROUTINES, *ENTERED])
+def test_an_await_or_a_block_that_python_refuses_gets_a_note_of_what_to_write(line: str, names: dict[str, Any]):
+    body = f"{line}: pass" if line in ENTERED else line
+    names["json"] = json
+    exec(f"async def main():\n    {body}", names)  # noqa: S102
+    with pytest.raises((TypeError, AttributeError)) as raised:
+        ag.run(names["main"]())
+
+    assert {**REFUSED_IN_COROUTINES, **ENTERED}[line] in raised.value.__notes__[0]
+
+
+#: Functions of a user's that take other arguments than they are called with: what the note says of these.
+CALLED_BY_ASYNCGRAD = {
+    "x.register_hook(lambda: None)": "AccumulateGrad (leaf of shape (2, 2)) is called with 1 argument: Tensor",
+    "x.register_post_accumulate_grad_hook(lambda t, g: None)": "is called with 1 argument: Tensor of shape (2, 2)",
+    "Scale.forward = staticmethod(lambda x: x)": "Scale.forward is called with ctx and the 1 argument of apply",
+    "Scale.backward = staticmethod(lambda grad: grad)": "is called with ctx and 1 gradient",
+    "model.forward = lambda: None": "Linear.forward is called with the arguments of the module's call: self, Tensor",
+    "model.register_forward_hook(lambda m: None)": "is called as hook(module, args, output)",
+}
+
+
+@pytest.mark.parametrize("line", CALLED_BY_ASYNCGRAD)
+def test_a_function_that_takes_other_arguments_is_told_what_it_is_called_with(line: str, names: dict[str, Any]):
+    class Scale(ag.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+    exec(line, names | {"Scale": Scale})  # noqa: S102
+    with pytest.raises(TypeError) as raised:
+        ag.sync.backward(names["model"](Scale.apply(names["x"])).sum())
+
+    assert CALLED_BY_ASYNCGRAD[line] in raised.value.__notes__[0]
+
+
+def test_an_error_within_a_hook_does_not_tell_what_the_hook_is_called_with(names: dict[str, Any]):
+    def hook(_: Any) -> None:
+        (lambda: None)(3)
+
+    names["x"].register_hook(hook)
+    with pytest.raises(TypeError) as raised:
+        ag.sync.backward(names["x"].sum())
+
+    assert [note for note in raised.value.__notes__ if "is called with" in note] == []
+
+
 @pytest.mark.parametrize("line", ["len(3)", "x.shape[0](1)", "y.item()()", "model.forward(dimension=1)"])
 def test_another_type_error_gets_no_note(line: str, names: dict[str, Any]):
     async def main() -> Any:
@@ -250,6 +356,8 @@ ADVICE = [
     *TENSOR_ATTRIBUTES.values(),
     *MODULE_ATTRIBUTES.values(),
     *OPTIMIZER_ATTRIBUTES.values(),
+    *NODE_ATTRIBUTES.values(),
+    *PROFILE_ATTRIBUTES.values(),
     *other_names.ANYWHERE.values(),
     *(advice for table in other_names.HERE.values() for advice in table.values()),
 ]
@@ -276,7 +384,13 @@ def is_there(path: str) -> bool:
 
 @pytest.mark.parametrize(
     ("cls", "names"),
-    [(ag.Tensor, TENSOR_ATTRIBUTES), (nn.Module, MODULE_ATTRIBUTES), (optim.Optimizer, OPTIMIZER_ATTRIBUTES)],
+    [
+        (ag.Tensor, TENSOR_ATTRIBUTES),
+        (nn.Module, MODULE_ATTRIBUTES),
+        (optim.Optimizer, OPTIMIZER_ATTRIBUTES),
+        (ag.graph.Node, NODE_ATTRIBUTES),
+        (ag.profile, PROFILE_ATTRIBUTES),
+    ],
 )
 def test_attributes_that_exist_are_found_as_without_hints(cls: type, names: dict[str, str]):
     # With a __getattr__, Python looks for all others more slowly, too.

@@ -178,8 +178,8 @@ def test_at_the_ends_the_derivative_is_the_limit(call: Callable[[Any], Any], poi
     [
         (lambda v: scipy.special.modstruve(v, 1.0), "modstruve has no derivative with respect to v: iv, kv and struve"),
         (lambda v: scipy.special.besselpoly(1.0, v, 0.0), "besselpoly has no derivative with respect to lmb"),
-        (lambda v: special.jvp(v, 1.0, -1), "n of at least 0, not -1"),
-        (lambda v: special.kvp(v, 1.0, 0.5), "takes a whole number n, not 0.5"),
+        (lambda v: special.jvp(v, 1.0, -1), "n of scipy.special.jvp must be at least 0, not -1"),
+        (lambda v: special.kvp(v, 1.0, 0.5), "n of scipy.special.kvp must be a whole number, not float 0.5"),
         (lambda v: special.spherical_jn(0.5, v), "takes whole numbers n, not 0.5"),
     ],
 )

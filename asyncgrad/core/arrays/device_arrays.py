@@ -110,6 +110,8 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
     if isinstance(error, AttributeError):
         if any(error.obj is operand for operand in operands if not isinstance(operand, (TensorBase, np.ndarray))):
             hint = ": does the function that should return it end without return?" if error.obj is None else ""
+            if isinstance(error.obj, (int, float, complex, list, tuple)):
+                hint = ": write np.array(x)"
             raise ArgumentTypeError(f"{name} takes tensors and arrays, not {describe(error.obj)}{hint}") from error
         return
     on_device = next(

@@ -15,7 +15,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ...errors import ArgumentTypeError, BlockingError, GraphError
-from ..settings.arguments import truth
+from ..settings.arguments import takes, truth
 from ..settings.called_with import note_what_to_write
 from ..settings.context import BLOCKING, LOOP_BELOW, LoopBelow
 from .shell import is_interactive, run_in_a_thread
@@ -93,8 +93,10 @@ def run(main: Coroutine[object, None, T], *, debug: bool | None = None) -> T:
         42
     """
     if not isinstance(main, Coroutine):
-        hint = ": call it, as in ag.run(main())" if callable(main) else ""
-        raise TypeError(f"ag.run takes a coroutine, not {main!r}{hint}")
+        hint = "call it, as in ag.run(main())" if callable(main) else ""
+        if hasattr(main, "dtype"):
+            hint = "it has been computed, without a loop; to run a backward, write ag.run(t.backward())"
+        raise TypeError(takes("ag.run", "a coroutine", main, hint))
     is_beside = loop_is_running()
     if is_beside and not is_interactive():
         main.close()
@@ -119,7 +121,7 @@ def run(main: Coroutine[object, None, T], *, debug: bool | None = None) -> T:
             return run_in_a_thread(main, debug, factory)
         with asyncio.Runner(debug=debug, loop_factory=factory) as runner:
             return runner.run(main)
-    except TypeError as error:
+    except (TypeError, AttributeError) as error:
         note_what_to_write(error)
         raise
 

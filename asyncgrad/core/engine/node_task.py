@@ -25,6 +25,7 @@ from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
 from ..graph.value_metadata import ValueMetadata, may_await_merge, replaced, unheld
 from ..settings.arguments import describe
+from ..settings.callers import note_refused_call
 from ..settings.context import BLOCKING, CURRENT_NODE, is_kind
 from .body import Body, TaskGroupLike, prefers_worker
 from .dependency_executor import gradient_count_error
@@ -392,7 +393,12 @@ class NodeTask:
         make_all_private(grads)
 
     async def _call(self, hook: Callable[..., Any], *arguments: Any) -> Any:
-        result = hook(*arguments)
+        try:
+            result = hook(*arguments)
+        except TypeError as error:
+            count, given = values.counted(len(arguments), "argument"), ", ".join(map(describe, arguments))
+            note_refused_call(error, f"{self._describe_hook(hook)} is called with {count}: {given}")
+            raise
         return await _await_result(result) if inspect.isawaitable(result) else result
 
     async def _call_exclusively(self, hook: Callable[..., Any], *arguments: Any) -> Any:

@@ -26,6 +26,7 @@ from ..graph.value_metadata import ValueMetadata
 from ..graph.wrappers import register_wrapper
 from ..settings.arguments import describe
 from ..settings.awaiting import call
+from ..settings.callers import note_refused_call
 from ..settings.context import (
     CURRENT_GRAPH_TASK,
     GRAD_MODE,
@@ -381,7 +382,7 @@ class _FunctionCall:
 
     def run(self) -> Any:
         with self._disable_recording():
-            output = self._function.forward(*self._forward_arguments())
+            output = self._call_forward()
             if inspect.isawaitable(output):
                 return self._finish_async(output)
             outputs = self._outputs(output)
@@ -391,7 +392,7 @@ class _FunctionCall:
 
     async def run_async(self) -> Any:
         with self._disable_recording():
-            output = self._function.forward(*self._forward_arguments())
+            output = self._call_forward()
             return await self._finish_async(output)
 
     async def _finish_async(self, output: Any) -> Any:
@@ -406,8 +407,21 @@ class _FunctionCall:
                 await call(self._function.setup_context, self._ctx, self._inputs.args, all_outputs)
         return self._record(outputs)
 
-    def _forward_arguments(self) -> tuple[Any, ...]:
-        return self._inputs.args if self._two_part else (self._ctx, *self._inputs.args)
+    def _call_forward(self) -> Any:
+        given = self._inputs.args if self._two_part else (self._ctx, *self._inputs.args)
+        try:
+            return self._function.forward(*given)
+        except TypeError as error:
+            name, count = self._function.__name__, values.counted(len(self._inputs.args), "argument")
+            of_apply = f"the {count} of apply"
+            note_refused_call(
+                error,
+                f"{name}.forward is called with {of_apply}, and without ctx, which setup_context gets"
+                if self._two_part
+                else f"{name}.forward is called with ctx and {of_apply}: write def forward(ctx, ...), or define "
+                "setup_context(ctx, inputs, output) too",
+            )
+            raise
 
     def _disable_recording(self) -> Mode:
         return no_grad() if self._watcher is UNRECORDED.get() else watched_no_grad(self._watcher)
@@ -626,11 +640,16 @@ class FunctionNode(SavingNode):
         if self.function._takes_rows and (row := ROW.get()) is not None and not recorded and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
         gradients = tensors if self._output_trees is None else self._like_outputs(tensors)
-        if self.is_async:
-            # An async backward awaits its saved tensors itself.
-            result = backward(ctx, *gradients)
-        else:
-            result = self.run_backward(functools.partial(backward, ctx, *gradients))
+        try:
+            if self.is_async:
+                # An async backward awaits its saved tensors itself.
+                result = backward(ctx, *gradients)
+            else:
+                result = self.run_backward(functools.partial(backward, ctx, *gradients))
+        except TypeError as error:
+            name, count = backward.__qualname__, values.counted(len(gradients), "gradient")
+            note_refused_call(error, f"{name} is called with ctx and {count}, one for each output of forward")
+            raise
         # Backward may have dropped its gradients: keep them only under `create_graph`, where a history does anyway.
         given = tensors if recorded else ()
         # Nearly all rules return a tuple, and it takes long to ask whether that is awaitable.

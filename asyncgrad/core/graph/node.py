@@ -25,6 +25,7 @@ from ..arrays.tensor_base import TensorBase
 from ..arrays.values import counted
 from ..settings.arguments import describe, must_be
 from ..settings.context import CURRENT_GRAPH_TASK
+from ..settings.elsewhere import NODE_ATTRIBUTES, hint_at
 from .cost import LARGE, array_kind, expect_large_arrays, size_of
 from .creation import announce
 from .metadata import InputMetadata, call_node, metadata_of
@@ -823,3 +824,4 @@ def _index(node: Node, index: Any) -> int:
 
 # It runs the body where no backward does.
 add_entry_methods(Node, "__call__")
+hint_at(Node, NODE_ATTRIBUTES)

@@ -18,6 +18,7 @@ from ..arrays.tensor_base import TensorBase
 from ..arrays.values import is_device_array, raw, refuse_masked
 from ..graph.naming import close_names, ufunc_name
 from ..recording.primitive import RULES
+from ..settings.arguments import must_be
 from ..settings.lazy import import_deferred
 from ..views.writing import (
     before_write,
@@ -379,6 +380,8 @@ def _check_place(
     """Raise as NumPy does for an `out` of a dtype or an order in memory that a function does not take."""
     if is_device_array(raw(out)):
         return
+    if not isinstance(raw(out), np.ndarray):
+        raise ArgumentTypeError(must_be(f"out of numpy.{function.__name__}", "an array or a tensor", out))
     dtype = raw(out).dtype
     if function in (np.compress, np.take) and not np.can_cast(dtype, result.dtype):
         raise ArgumentTypeError(f"numpy.{function.__name__} of dtype {result.dtype} takes no out of dtype {dtype}")

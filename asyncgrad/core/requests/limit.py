@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ParamSpec, TypeVar, final
+from typing import Never, ParamSpec, TypeVar, final
 
 from ...errors import ArgumentError, ArgumentTypeError
-from ..settings.arguments import must_be, number, whole_number
+from ..settings.arguments import describe, must_be, number, whole_number
 from ..settings.context import is_kind
 from .hedging import Hedged
 from .line import Line
@@ -96,13 +96,18 @@ class limit:
 
     def __init__(
         self,
-        *,
+        *given: Never,
         requests: int | None = None,
         rate: int | None = None,
         per: float = 1.0,
         name: str | None = None,
         hedge_after: float | None = None,
     ) -> None:
+        if given:
+            raise ArgumentTypeError(
+                f"ag.limit takes its numbers by name, and got {', '.join(map(describe, given))}: write "
+                "ag.limit(requests=4) for how many run at a time, or ag.limit(rate=10, per=1.0) for how many start"
+            )
         requests = None if requests is None else whole_number(requests, "requests", 1, _ANY)
         rate = None if rate is None else whole_number(rate, "rate", 1, _ANY)
         if (per := number(per, "per", 0.0)) == 0.0:

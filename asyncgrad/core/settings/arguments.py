@@ -7,6 +7,7 @@ in the words of `must_be`, or of `takes` where the argument has no name of its o
 from __future__ import annotations
 
 import math
+import operator
 import reprlib
 from collections.abc import Coroutine
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = [
     "number",
     "takes",
     "truth",
+    "whole_index",
     "whole_number",
 ]
 
@@ -96,6 +98,27 @@ def whole_number(value: Any, name: str, least: float = -math.inf, instead: str =
     if value < least:
         raise ArgumentError(f"{name} must be at least {least}, not {value}{instead and f': {instead}'}")
     return int(value)
+
+
+def whole_index(value: Any, name: str, least: int = 0) -> int:
+    """Return an argument that has an `__index__`, as NumPy's and SciPy's functions take whole numbers, as an int.
+
+    Args:
+        value: the argument.
+        name: the name of the argument in the error.
+        least: the smallest allowed value.
+
+    Raises:
+        ArgumentTypeError: the value is no whole number.
+        ArgumentError: it is less than `least`.
+    """
+    try:
+        found = operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(must_be(name, "a whole number", value)) from None
+    if found < least:
+        raise ArgumentError(f"{name} must be at least {least}, not {found}")
+    return found
 
 
 def check_function(fn: Any, name: str, *others: Any) -> None:

@@ -1,4 +1,4 @@
-"""Calls that would be right in PyTorch, and that Python refuses before asyncgrad hears of them: what to write instead.
+"""Calls that Python refuses before asyncgrad hears of them, as those that are right in PyTorch: what to write instead.
 
 `x.sum(dim=0)` is refused by the method, which has the two words as arguments for that alone. A function of NumPy's
 refuses the word itself, and `x.size()` is a call of Python's int: those errors get a note where they pass asyncgrad on
@@ -11,7 +11,7 @@ import dis
 import inspect
 import re
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, CoroutineType
 from typing import Any, Never, TypeVar
 
 from ...errors import ArgumentTypeError
@@ -45,9 +45,21 @@ _NO_METHODS = {
     "imag": "x.imag without parentheses",
     "grad": "x.grad without parentheses, after await loss.backward()",
     "requires_grad": "x.requires_grad without parentheses, or x.requires_grad_()",
+    "name": "node.name without parentheses",
     "is_leaf": "x.is_leaf without parentheses",
 }
 _UNKNOWN_WORD = re.compile(r"(.*)\(\) got an unexpected keyword argument '(\w+)'.*")
+_AWAITED = re.compile(r"(?:object |')(\w+)(?: can't be used in 'await' expression|' object can't be awaited)")
+_ENTERED = re.compile(r"'(\w+)' object does not support the (?:asynchronous )?context manager protocol")
+#: By the end of the name of a class whose objects are entered in another way, or not at all.
+_ENTERING = {
+    "type": "a class is no context: write parentheses, as in with ag.no_grad():",
+    "Learner": "write async with in place of with",
+    "Follower": "write async with in place of with",
+    "limit": "write async with in place of with",
+    "grad": "write with in place of async with",
+    "Device": "write ag.tensor(data, device=device), x.to(device) or model.to(device): a device is no context",
+}
 _NO_FUNCTION = re.compile(r"'[\w.]+' object is not callable")
 
 
@@ -90,10 +102,45 @@ def refuse_unbiased(call: str, unbiased: object) -> Never:
 
 
 def note_what_to_write(error: BaseException) -> None:
-    """Add a note to an error of Python's that a word of PyTorch has caused; do nothing with any other."""
-    if type(error) is not TypeError:
+    """Add a note to an error of Python's whose cause is known: a word of PyTorch, a forgotten or needless `await`.
+
+    It does nothing with any other.
+    """
+    if type(error) is AttributeError:
+        note = _note_on_result(error)
+    elif type(error) is TypeError:
+        note = _note_on_call(error)
+    else:
         return
+    if note is not None and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def _note_on_result(error: AttributeError) -> str | None:
+    """Return what to write where an attribute of a result was looked for at what holds the result."""
+    name = error.name
+    if name is None:
+        return None
+    if isinstance(error.obj, CoroutineType):
+        return f"a coroutine has no result until it is awaited: write (await {error.obj.__qualname__}(...)).{name}"
+    if isinstance(error.obj, tuple) and error.obj and all(hasattr(type(one), name) for one in error.obj):
+        kind = type(error.obj[0]).__name__
+        return f"it is a tuple, whose elements of type {kind} have {name}: write one, = ... in place of one = ..."
+    return None
+
+
+def _note_on_call(error: TypeError) -> str | None:
+    """Return what to write where a call or an operation was refused."""
     text = str(error)
+    if (found := _AWAITED.fullmatch(text)) is not None:
+        kind = found[1]
+        if kind in ("method", "function"):
+            return "a function is called before it is awaited: write parentheses, as in await loss.backward()"
+        return f"what is awaited here is there already, and is of type {kind}: write it without await"
+    if (found := _ENTERED.match(text)) is not None:
+        return next((note for kind, note in _ENTERING.items() if found[1].endswith(kind)), None)
+    if text == "Object of type Tensor is not JSON serializable":
+        return "JSON has numbers and lists: write t.item() for the one number, or t.tolist()"
     note = None
     if (found := _UNKNOWN_WORD.fullmatch(text)) is not None:
         if (right := _WORDS.get(found[2])) is not None:
@@ -102,8 +149,7 @@ def note_what_to_write(error: BaseException) -> None:
         name = _called_attribute(error)
         if (right := _NO_METHODS.get(name)) is not None:
             note = f"{name} is an attribute, as NumPy has it, and no method: write {right}"
-    if note is not None and note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    return note
 
 
 def _called_attribute(error: BaseException) -> str:

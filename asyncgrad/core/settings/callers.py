@@ -9,6 +9,7 @@ asyncgrad. So a call without a warning costs nothing.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -20,7 +21,14 @@ from .called_with import note_what_to_write
 from .process import replace_display_of_warnings
 from .source import GENERATED
 
-__all__ = ["ROUNDING", "WRITING", "is_own_file", "shorten_traceback", "show_warnings_at_the_caller"]
+__all__ = [
+    "ROUNDING",
+    "WRITING",
+    "is_own_file",
+    "note_refused_call",
+    "shorten_traceback",
+    "show_warnings_at_the_caller",
+]
 
 # Not by pathlib, which takes longer to load than this module.
 _PACKAGE = str(sys.modules[__name__.partition(".")[0]].__file__).rpartition(os.sep)[0] + os.sep
@@ -30,6 +38,9 @@ _LIBRARIES = {"numpy", "scipy", "warnings"}
 #: Modules that run tasks and threads.
 _RUNNERS = {"asyncio", "concurrent", "threading", "uvloop"}
 
+
+#: What Python says where a function does not take the arguments of a call.
+_REFUSED_ARGUMENTS = re.compile(r"\(\) (takes|missing|got) .*argument")
 
 #: The names of the modules that write into a tensor, whose dtype is that of the result; each puts its own here.
 WRITING: set[str] = set()
@@ -44,6 +55,20 @@ def is_own_file(name: str) -> bool:
 
 def _is_ours(code: CodeType) -> bool:
     return is_own_file(code.co_filename)
+
+
+def note_refused_call(error: TypeError, note: str) -> None:
+    """Add a note to an error by which a user's function has refused the arguments that asyncgrad called it with.
+
+    It does nothing where the function had begun. It is called where the error is caught.
+    """
+    entry = error.__traceback__
+    while entry is not None:
+        if not _is_ours(entry.tb_frame.f_code):
+            return
+        entry = entry.tb_next
+    if _REFUSED_ARGUMENTS.search(str(error)) is not None:
+        error.add_note(note)
 
 
 def shorten_traceback(error: BaseException) -> None:

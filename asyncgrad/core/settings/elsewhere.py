@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
-__all__ = ["MODULE_ATTRIBUTES", "OPTIMIZER_ATTRIBUTES", "OPTIMIZER_OPTIONS", "TENSOR_ATTRIBUTES", "hint_at"]
+__all__ = [
+    "MODULE_ATTRIBUTES",
+    "NODE_ATTRIBUTES",
+    "OPTIMIZER_ATTRIBUTES",
+    "OPTIMIZER_OPTIONS",
+    "PROFILE_ATTRIBUTES",
+    "TENSOR_ATTRIBUTES",
+    "hint_at",
+]
 
 #: Methods of PyTorch that NumPy has as functions of the same name.
 _FUNCTIONS = (
@@ -212,7 +220,20 @@ OPTIMIZER_ATTRIBUTES: dict[str, str] = {
     "parameters": 'optimizer.param_groups[0]["params"]',
     "params": 'optimizer.param_groups[0]["params"]',
 }
-#: The same of options, which would be set in vain.
+#: The same of a node, and of a profile.
+NODE_ATTRIBUTES: dict[str, str] = {
+    "next_functions": "node.next_edges, whose elements are (node, input_nr)",
+}
+PROFILE_ATTRIBUTES: dict[str, str] = {
+    "key_averages": "prof.table()",
+    "export_stacks": "prof.export_chrome_trace(path)",
+    "export": "prof.export_chrome_trace(path)",
+    "print_stats": "print(prof.table())",
+    "step": "with ag.profile() as prof: around the steps",
+    "start": "with ag.profile() as prof:",
+    "stop": "with ag.profile() as prof:",
+}
+#: The same of options of optimizers, which would be set in vain.
 OPTIMIZER_OPTIONS: dict[str, str] = {
     name: f'optimizer.param_groups[0]["{option}"]'
     for name, option in {"lr": "lr", "learning_rate": "lr", "weight_decay": "weight_decay"}.items()

@@ -18,6 +18,8 @@ from .steps import Steps, run_steps, run_steps_async
 
 __all__ = ["check_functions", "checkpoint", "checkpoint_sequential", "compose"]
 
+_RIGHT_CALL = "write ag.checkpoint(fn, x)"
+
 
 def checkpoint(
     fn: Callable[..., Any] | None = None,
@@ -75,7 +77,7 @@ def checkpoint(
     if fn is None and not args and not kwargs:
         return functools.partial(_decorate, use_reentrant=use_reentrant, options=options)
     if not callable(fn):
-        raise ArgumentTypeError(takes("ag.checkpoint", "a function first, and then its arguments", fn))
+        raise ArgumentTypeError(takes("ag.checkpoint", "a function first, and then its arguments", fn, _RIGHT_CALL))
     if not args and not kwargs and use_reentrant is not False and options == CheckpointOptions():
         return _decorate(fn, use_reentrant=use_reentrant, options=options)
     return _call(fn, args, kwargs, use_reentrant, options)

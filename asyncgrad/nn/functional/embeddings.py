@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 
+_RIGHT_CALL = "write indices.astype(int); the arguments are (input, weight)"
+
 
 @primitive()
 def rows_at_(weight: Any, indices: Any, padding_index: int | None, rows: Any, counts: Any) -> Any:
@@ -189,7 +191,7 @@ def embedding(
     if len(shape) != 2:
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if data.dtype.kind not in "iu":
-        raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (input, weight)")
+        raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: {_RIGHT_CALL}")
     rows, found = shape[0], None
     is_checked = data.__class__ is np.ndarray or not is_device_array(data) or table.dtype.kind not in "fc"
     if is_checked:

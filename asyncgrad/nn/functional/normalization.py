@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
+_IN_EVAL = "give more examples at a time, or write model.eval() to compute with the running statistics"
+
 
 def _standardize(x: Any, mean: Any, inverse: Any) -> Any:
     """Return (x - mean) * inverse, in a new array; None is for the mean of rows that are not centered."""
@@ -725,7 +727,7 @@ def batch_norm(
     if not training:
         return _by_running_statistics("batch_norm", x, running_mean, running_var, weight, bias, eps)
     if (count := n * positions) == 1:
-        raise ArgumentError(f"batch_norm in training needs more than one value for each channel, not {data.shape}")
+        raise ArgumentError(f"batch_norm in training needs more than one value a channel, not {data.shape}: {_IN_EVAL}")
     result, mean, variance = _normalize_rows(x, (n, channels, positions), eps, True, weight, bias)
     if count:
         _update(running_mean, mean.reshape(-1), momentum)

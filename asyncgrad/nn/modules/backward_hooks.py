@@ -20,7 +20,7 @@ __all__ = ["Passage"]
 
 
 @final
-class _Through(Function):
+class ModuleHook(Function):
     """Returns its arguments: a node that all gradients pass through together."""
 
     @staticmethod
@@ -38,7 +38,7 @@ def _pass(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int], Any]:
     places = [place for place, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
     if not places or not is_grad_enabled():
         return values, places, None
-    passed = _Through.apply(*[values[place] for place in places])
+    passed = ModuleHook.apply(*[values[place] for place in places])
     changed = list(values)
     for place, value in zip(places, passed, strict=True):
         changed[place] = value

@@ -44,6 +44,9 @@ class _NumberedModules(Module):
 
     def _set_all(self, modules: Iterable[Module]) -> None:
         """Put modules in place of those that are there, with numbers for names."""
+        if isinstance(modules, Module) and not isinstance(modules, Iterable):
+            name = type(self).__name__
+            raise ArgumentTypeError(takes(name, "a list of modules", modules, f"write nn.{name}([module])"))
         self._replace({str(number): module for number, module in enumerate(modules)})
 
     def _replace(self, named: Mapping[str, Module]) -> None:
@@ -429,7 +432,12 @@ def _pairs(given: Any) -> dict[str, Any]:
         return dict(given.items())
     if not isinstance(given, Iterable):
         raise ArgumentTypeError(takes("update", "a dict, or pairs of a name and a value", given))
-    return dict(given)
+    try:
+        return dict(given)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            takes("update", "a dict, or pairs of a name and a value", given, 'write {"name": module}')
+        ) from error
 
 
 def _times(times: Any) -> int:
@@ -440,7 +448,7 @@ def _times(times: Any) -> int:
 def _check_module(module: Any, where: str) -> None:
     if not isinstance(module, Module):
         if inspect.isclass(module) and issubclass(module, Module):
-            hint = ": call it, to make an instance"
+            hint = f": call it, to make an instance, as in {module.__name__}(...)"
         elif isinstance(module, (list, tuple)) and where == "Sequential":
             hint = ": write nn.Sequential(*modules)"
         elif callable(module):

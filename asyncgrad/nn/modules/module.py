@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import setitem
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Protocol, Self, TypeVar, final
@@ -13,9 +14,9 @@ from ...core.arrays.interception import on_device_of
 from ...core.arrays.uninitialized import UninitializedParameter
 from ...core.graph.html import panel, table
 from ...core.graph.saved_hooks import prepare_write
-from ...core.settings.arguments import describe, must_be, truth
+from ...core.settings.arguments import check_callable, describe, must_be, truth
 from ...core.settings.awaiting import run_steps
-from ...core.settings.callers import shorten_traceback
+from ...core.settings.callers import note_refused_call, shorten_traceback
 from ...core.settings.elsewhere import MODULE_ATTRIBUTES, hint_at
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import container_type, register_model
@@ -283,6 +284,8 @@ class Module:
             try:
                 return self.forward(*args, **kwargs)
             except Exception as error:
+                if isinstance(error, TypeError):
+                    note_refused_call(error, _called_with(self, args, kwargs))
                 shorten_traceback(error)
                 raise
         result: Any = run_steps(self._hooked_call(args, kwargs))
@@ -538,7 +541,12 @@ class Module:
         self._check_not_frozen("the state")
         if not isinstance(state_dict, Mapping):
             raise ArgumentTypeError(
-                must_be("state_dict", "a dict of tensors, as model.state_dict() returns it", state_dict)
+                must_be(
+                    "state_dict",
+                    "a dict of tensors, as model.state_dict() returns it",
+                    state_dict,
+                    _of_path(state_dict),
+                )
             )
         hooked = self._with_state_hooks()
         problems: list[str] = []
@@ -751,6 +759,7 @@ class Module:
 
     def apply(self, fn: Callable[[Module], object]) -> Self:
         """Call a function with each module in this one, and then with this one; return it."""
+        check_callable(fn, "fn", "with a module", "pass a function", ArgumentTypeError)
         for child in self.children():
             child.apply(fn)
         fn(self)
@@ -846,7 +855,7 @@ class Module:
         """Call hooks and `forward`; a generator that yields each result, and is sent it, awaited if need be."""
         record: _Record = self._record
         for hook in record.forward_pre_hooks.snapshot() if record.forward_pre_hooks else ():
-            changed = yield hook(self, args)
+            changed = yield _call_hook(hook, self, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
         passage = None
@@ -855,7 +864,7 @@ class Module:
             args = passage.enter(args)
         output = yield self.forward(*args, **kwargs)
         for hook in record.forward_hooks.snapshot() if record.forward_hooks else ():
-            changed = yield hook(self, args, output)
+            changed = yield _call_hook(hook, self, args, output)
             output = output if changed is None else changed
         return output if passage is None else passage.leave(output)
 
@@ -1221,6 +1230,27 @@ _DTYPE_NAMES = frozenset({"float16", "float32", "float64", "longdouble", "comple
 
 def _is_dtype(value: Any) -> bool:
     return isinstance(value, (np.dtype, type)) or (isinstance(value, str) and value in _DTYPE_NAMES)
+
+
+def _called_with(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Return what `forward` is called with, for one that does not take it."""
+    given = ", ".join(["self", *map(describe, args), *(f"{name}={describe(one)}" for name, one in kwargs.items())])
+    return f"{type(module).__name__}.forward is called with the arguments of the module's call: {given}"
+
+
+def _call_hook(hook: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a forward hook returns, which may be an awaitable."""
+    try:
+        return hook(*arguments)
+    except TypeError as error:
+        note_refused_call(error, f"{hook!r} is called as hook(module, args{', output' * (len(arguments) == 3)})")
+        raise
+
+
+def _of_path(state_dict: Any) -> str:
+    """Return what to write where the path of a file was given for a state dict."""
+    is_path = isinstance(state_dict, (str, os.PathLike))
+    return "write model.load_state_dict(nn.load_safetensors(path))" if is_path else ""
 
 
 def _known(paths: Iterable[str]) -> str:

@@ -6,7 +6,6 @@ they would have as gradient is lost with them.
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.values import raw
+from ...core.settings.arguments import whole_index
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from .basis import Basis
@@ -169,7 +169,7 @@ def value_from_roots(basis: Basis, x: Any, r: Any, tensor: bool = True) -> Any:
 
 def vandermonde(basis: Basis, x: Any, deg: int) -> Any:
     """Return the values of all polynomials up to a degree, along a new last axis."""
-    degree = _degree(basis, "vander", deg)
+    degree = whole_index(deg, f"degree of numpy.polynomial: {basis.prefix}vander")
     x = numbers(x)
     x = x.reshape(1) if x.ndim == 0 else x
     columns = [np.ones_like(x)]
@@ -200,16 +200,6 @@ def vandermonde2d(basis: Basis, x: Any, y: Any, deg: Any) -> Any:
 def vandermonde3d(basis: Basis, x: Any, y: Any, z: Any, deg: Any) -> Any:
     """Return the values of all products of polynomials of three variables."""
     return _vandermonde_of_many(basis, "vander3d", (x, y, z), deg)
-
-
-def _degree(basis: Basis, name: str, deg: Any) -> int:
-    try:
-        degree = int(deg.__index__())
-    except (AttributeError, TypeError):
-        raise TypeError(f"numpy.polynomial: {basis.prefix}{name} takes a whole number as degree, not {deg!r}") from None
-    if degree < 0:
-        raise ValueError(f"numpy.polynomial: {basis.prefix}{name} takes a degree of 0 or more, not {degree}")
-    return degree
 
 
 def add(basis: Basis, c1: Any, c2: Any) -> Any:
@@ -292,19 +282,9 @@ def _moved(c: Any, axis: int) -> Any:
     return np.moveaxis(c, axis, 0)
 
 
-def _order(basis: Basis, name: str, m: Any) -> int:
-    try:
-        order = operator.index(m)
-    except TypeError:
-        raise TypeError(f"numpy.polynomial: {basis.prefix}{name} takes a whole number as m, not {m!r}") from None
-    if order < 0:
-        raise ValueError(f"numpy.polynomial: {basis.prefix}{name} takes m=0 or more, not {m!r}")
-    return order
-
-
 def differentiate(basis: Basis, c: Any, m: int = 1, scl: Any = 1, axis: int = 0) -> Any:
     """Return the m-th derivative of a series along an axis."""
-    order = _order(basis, "der", m)
+    order = whole_index(m, f"m of numpy.polynomial: {basis.prefix}der")
     c = _moved(c, axis)
     for _ in range(order):
         c = _apply(basis.derivative(c.shape[0]), c) if c.shape[0] > 1 else c[:1] * 0.0
@@ -314,7 +294,7 @@ def differentiate(basis: Basis, c: Any, m: int = 1, scl: Any = 1, axis: int = 0)
 
 def integrate(basis: Basis, c: Any, m: int = 1, k: Any = (), lbnd: Any = 0, scl: Any = 1, axis: int = 0) -> Any:
     """Return the m-th integral of a series along an axis, with constants of integration."""
-    order = _order(basis, "int", m)
+    order = whole_index(m, f"m of numpy.polynomial: {basis.prefix}int")
     for parameter, number in (("lbnd", lbnd), ("scl", scl)):
         if np.ndim(number):
             raise ValueError(f"numpy.polynomial: {basis.prefix}int takes a number as {parameter}, not {number!r}")
@@ -479,7 +459,7 @@ def interpolate(basis: Basis, func: Callable[..., Any], deg: int, args: Any = ()
     Raises:
         ArgumentError: the function returns anything but one value for each point.
     """
-    degree = _degree(basis, "interpolate", deg)
+    degree = whole_index(deg, f"degree of numpy.polynomial: {basis.prefix}interpolate")
     points = np.polynomial.chebyshev.chebpts1(degree + 1)
     values = numbers(func(points, *args))
     if values.shape[:1] != points.shape:

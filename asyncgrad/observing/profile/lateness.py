@@ -7,6 +7,8 @@ import time
 import weakref
 from typing import Protocol
 
+from ..loop_timer import LoopTimer
+
 __all__ = ["watch_loop"]
 
 #: The seconds between two timers.
@@ -29,18 +31,15 @@ def watch_loop(recorder: LatenessRecorder) -> None:
 
     A loop in virtual time gets none: a timer that is always due would move its clock.
     """
-    loop = asyncio.get_running_loop()
-    if abs(loop.time() - time.monotonic()) < 1.0:
-        _schedule(loop, weakref.ref(recorder))
+    if abs(asyncio.get_running_loop().time() - time.monotonic()) >= 1.0:
+        return
+    reference = weakref.ref(recorder)
 
-
-def _schedule(loop: asyncio.AbstractEventLoop, reference: weakref.ref[LatenessRecorder]) -> None:
-    due = loop.time() + INTERVAL
-
-    def fire() -> None:
+    def note(seconds: float) -> bool:
         recorder = reference()
-        if recorder is not None and recorder.is_open:
-            recorder.note_lateness(max(loop.time() - due, 0.0))
-            _schedule(loop, reference)
+        if recorder is None or not recorder.is_open:
+            return False
+        recorder.note_lateness(seconds)
+        return True
 
-    loop.call_at(due, fire)
+    LoopTimer(INTERVAL, note)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Never, final
 
 from ...core.engine.loops import loop_is_running
 from ...core.graph.html import panel
-from ...core.settings.arguments import must_be, truth
+from ...core.settings.arguments import describe, must_be, truth
+from ...core.settings.elsewhere import PROFILE_ATTRIBUTES, hint_at
 from ...core.settings.observers import CALLS, DEVICE_WORK, NEW_NODES, OPTIMIZER_STEPS, PROGRAMS, STEPS, Observers
 from ...errors import ArgumentTypeError, DeviceError, ProfileError
 from .critical_path import CriticalPath, critical_path
@@ -60,7 +61,12 @@ class profile:
 
     __slots__ = ("_is_entered", "_record", "_recorder", "_whole_process")
 
-    def __init__(self, *, whole_process: bool = False, clock: Clock | None = None) -> None:
+    def __init__(self, *given: Never, whole_process: bool = False, clock: Clock | None = None) -> None:
+        if given:
+            raise ArgumentTypeError(
+                f"ag.profile takes no {describe(given[0])}: it records what runs in a block, so write "
+                "with ag.profile() as prof: around it, and prof.table() after it"
+            )
         self._whole_process = truth(whole_process, "whole_process")
         if clock is not None and not callable(clock):
             raise ArgumentTypeError(must_be("clock", "a function that returns seconds", clock))
@@ -222,6 +228,9 @@ class profile:
         backwards = len({event.graph_task_id for event in events if event.kind == "backward"})
         waits = "" if self._record is not None else ", without devices that are at work: await prof.synchronize()"
         return f"{len(events):,} events, {backwards:,} backward {'pass' if backwards == 1 else 'passes'}{waits}"
+
+
+hint_at(profile, PROFILE_ATTRIBUTES)
 
 
 def _observers(recorder: Recorder) -> tuple[tuple[Observers[Any], Any], ...]:

@@ -189,7 +189,9 @@ def _format(given: Any, file: Path | None) -> str:
         raise ArgumentTypeError(must_be("format", "a str such as 'svg', 'dot' or 'html'", given))
     if given not in known:
         near = "".join(f", did you mean {one!r}?" for one in close_names(given.lower(), known)[:1])
-        raise ArgumentError(f"there is no format {given!r}{near or ':'} There are {', '.join(known)}")
+        raise ArgumentError(
+            f"there is no format {given!r}{near or ':'} {'T' if near else 't'}here are {', '.join(known)}"
+        )
     if meant in known and meant != given:
         raise ArgumentError(
             f"{str(file)!r} has the suffix of {meant}, and format={given!r}: write format={meant!r}, or a path that "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ...core.arrays.values import is_device_array, raw
 from ...core.recording.primitive import Primitive
+from ...core.settings.arguments import whole_index
 from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import by_order, i_by_order, k_by_order
@@ -310,12 +310,7 @@ k1e: Primitive = differentiable(
 
 
 def _derivative(function: np.ufunc, v: Any, z: Any, n: Any, sign: int) -> Any:
-    try:
-        times = operator.index(n)
-    except TypeError:
-        raise TypeError(f"scipy.special.{function.__name__}p takes a whole number n, not {n!r}") from None
-    if times < 0:
-        raise ValueError(f"scipy.special.{function.__name__}p takes n of at least 0, not {n}")
+    times = whole_index(n, f"n of scipy.special.{function.__name__}p")
     v, z = floating(v), floating(z)
     factor, total = 1.0, function(v - times, z)
     for index in range(1, times + 1):

@@ -136,7 +136,7 @@ async def test_a_loop_that_was_blocked_is_late_and_one_that_nobody_watches_has_n
     feed, _, clock = new_feed()
     loop = asyncio.get_running_loop()
     feed.open()
-    timer = feed._lateness._timer
+    timer = feed._lateness._timer._handle
     # The loop does not turn for as long as this takes; how long it is, the timer tells.
     begun = loop.time()
     while loop.time() < begun + 0.06:

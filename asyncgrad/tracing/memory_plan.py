@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import defaultdict
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -50,16 +50,16 @@ def arrays_of(program: Program, fusion: Fusion | None = None) -> dict[Value, np.
     # A large piece lies in large pages of the system.
     memory = np.empty(staying.end + passing.end + _LINE, np.uint8)
     begin = -memory.ctypes.data % _LINE
-    return {
-        root: np.ndarray(
-            root.array.shape,
-            root.array.dtype,
-            memory.data,
-            begin + place + (0 if root in ending else passing.end),
-            _strides(root.array),
-        )
-        for root, place in places.items()
-    }
+    made: dict[Any, np.ndarray] = {}
+    found: dict[Value, np.ndarray] = {}
+    for root, place in places.items():
+        offset = begin + place + (0 if root in ending else passing.end)
+        lies = root.array.shape, root.array.dtype, offset, _strides(root.array)
+        if lies not in made:
+            made[lies] = np.ndarray(*lies[:2], memory.data, *lies[2:])
+        # One object for all that lie there in turn: a processor finds fewer of them sooner.
+        found[root] = made[lies]
+    return found
 
 
 def _spans(program: Program, fusion: Fusion | None) -> tuple[dict[Value, int], dict[Value, int]]:

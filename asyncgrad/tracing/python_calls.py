@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Collection, Sequence
+from itertools import groupby, pairwise
 from typing import Any, final
 
 import numpy as np
 
 from ..random import generator
 from .program import CheckFailed, Step
+from .trace import Value
 
-__all__ = ["PythonCalls", "Row"]
+__all__ = ["PythonCalls", "Row", "join_fills", "join_masked"]
 
 Row = tuple[Callable[..., Any], tuple[Any, ...]]
 Run = tuple[dict[str, Any], int, int]
+#: In the place of a call that another one makes.
+_MADE: Row = (bool, ())
 
 #: From how many changes of `np.errstate` on, of which each takes as long as two small calls, it is set once for all.
 _MANY_CHANGES = 3
@@ -102,6 +105,70 @@ class PythonCalls:
             else:
                 for function, args in rows[begin:end]:
                     function(*args)
+
+
+def join_masked(steps: Sequence[Step], rows: list[Any], changing: Collection[Step]) -> None:
+    """Put one call in the place of those that follow one another with one mask: it makes them if that is not all false.
+
+    Args:
+        steps: what the calls do.
+        rows: the calls, which are changed.
+        changing: the steps whose calls are others in each run.
+    """
+
+    def mask_of(index: int) -> Any:
+        step = steps[index]
+        mask = step.kwargs.get("where")
+        is_masked = isinstance(step.function, np.ufunc) and step.writes and not step.results and step not in changing
+        return (mask, step.errstate) if type(mask) is Value and mask.array.size and is_masked else None
+
+    for mask, group in groupby(range(len(steps)), mask_of):
+        if mask is not None:
+            numbers = list(group)
+            made = [rows[index] for index in numbers]
+            # Which none of them changes.
+            if any(mask[0].root is one.root for index in numbers for one in steps[index].writes):
+                continue
+            array = made[0][0].keywords["where"]
+            rows[numbers[0]] = _call_where, (array, made)
+            for index in numbers[1:]:
+                rows[index] = _MADE
+
+
+def join_fills(steps: Sequence[Step], rows: list[Any], changing: Collection[Step]) -> None:
+    """Have calls that write over an array which was filled with a number before read that number elsewhere.
+
+    Args:
+        steps: what the calls do.
+        rows: the calls, which are changed.
+        changing: the steps whose calls are others in each run.
+    """
+    constants: dict[Any, np.ndarray] = {}
+    for index, (fill, step) in enumerate(pairwise(steps)):
+        if fill.function is not np.copyto or len(fill.args) != 2 or fill.kwargs or {fill, step} & set(changing):
+            continue
+        filled, number = fill.args
+        is_alone = isinstance(step.function, np.ufunc) and not step.kwargs and step.function.nout == 1
+        if type(number) not in (int, float, bool) or not is_alone or len(step.args) != step.function.nin + 1:
+            continue
+        places = [place for place, one in enumerate(step.args[:-1]) if one is filled]
+        if step.args[-1] is not filled or len(places) != 1:
+            continue
+        function, args = rows[index + 1]
+        place = places[0]
+        array = args[place]
+        key = array.shape, array.dtype, array.strides, repr(number)
+        if key not in constants:
+            constants[key] = np.full_like(array, number)
+        rows[index] = _MADE
+        rows[index + 1] = function, (*args[:place], constants[key], *args[place + 1 :])
+
+
+def _call_where(mask: np.ndarray, rows: Sequence[Row]) -> None:
+    """Make calls with a mask, which do nothing where it is false: as in most runs, for what is seldom met."""
+    if mask.item(mask.argmax()):
+        for function, args in rows:
+            function(*args)
 
 
 def _runs_of(steps: Sequence[Step]) -> list[Run]:

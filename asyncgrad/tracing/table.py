@@ -13,7 +13,7 @@ from ..random import generator
 from .fused_program import FusedProgram
 from .memory_plan import arrays_of
 from .program import CheckFailed, Program, Step
-from .python_calls import PythonCalls, Row
+from .python_calls import PythonCalls, Row, join_fills, join_masked
 from .records import Records
 from .row_records import RowRecords, Rows
 from .runner import Runner
@@ -23,6 +23,8 @@ __all__ = ["Table"]
 
 #: From how many bytes on a gradient is written at once into memory of the caller's, and in how many calls at most.
 _LARGE_GRADIENT, _FEW_CALLS = 4096, 4
+#: NumPy's function and method that make a copy where a view cannot have the shape.
+_RESHAPES = (np.reshape, np.ndarray.reshape)
 #: What takes the array that it writes into by its name alone.
 _OUT_BY_NAME = (np.maximum, np.minimum)
 
@@ -99,6 +101,8 @@ class Table:
         for view in program.views:
             if view.root in roots:
                 self._dependents[view.root][0].append(view)
+        #: What is called anew when something is given.
+        bound: set[Step] = set()
         for rows, steps in ((self._forward, program.forward), (self._backward, program.backward)):
             for index, step in enumerate(steps):
                 seen = {value.root for value in (*step.reads, *step.writes)} & roots
@@ -106,6 +110,11 @@ class Table:
                     self._dependents[root][1].append((rows, index, step))
                 if not seen:
                     rows[index] = self._row(step)
+                elif runner is None:
+                    bound.add(step)
+            if runner is None:
+                join_masked(steps, rows, bound)
+                join_fills(steps, rows, bound)
         self._records = None if runner is None else Records(program, runner, self.array, fused)
         #: Made once they are asked for.
         self._row_records: dict[bool, RowRecords] = {}
@@ -204,6 +213,9 @@ class Table:
         args, kwargs = self._actual(step.args), self._actual(step.kwargs)
         if step.results:
             into = [None if value is None else self.array(value) for value in step.results]
+            if step.function in _RESHAPES and into[0] is not None and _is_in_order(step.args, kwargs):
+                # Copied once, into an array of that shape.
+                return np.copyto, (into[0].reshape(args[0].shape), args[0])
             if len(into) == 1 and into[0] is not None and not kwargs:
                 return _call_and_put, (into[0], step.function, *args)
             return _call_and_copy, (step.function, args, kwargs, into)
@@ -438,6 +450,12 @@ class Table:
             return made
         self._run_again(self._backward, parts[:at])
         return {}
+
+
+def _is_in_order(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Tell whether an array is reshaped in the order of C."""
+    is_told = kwargs.get("order", "C") != "C" or any(isinstance(one, str) for one in args[1:])
+    return type(args[0]) is Value and not is_told and not kwargs.keys() - {"order", "shape"}
 
 
 def _arrays_in(tree: Any) -> list[np.ndarray]:

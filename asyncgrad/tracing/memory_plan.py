@@ -16,6 +16,8 @@ __all__ = ["arrays_of"]
 
 #: The bytes of a line of a processor's cache.
 _LINE = 64
+#: The bytes of an array of which several fit into a page of memory.
+_SMALL = 1024
 
 
 def arrays_of(program: Program, fusion: Fusion | None = None) -> dict[Value, np.ndarray]:
@@ -96,12 +98,12 @@ def _spans(program: Program, fusion: Fusion | None) -> tuple[dict[Value, int], d
 
 
 def _room(root: Value) -> int:
-    """Return the bytes that an array takes: whole lines, and one between it and the next.
+    """Return the bytes that an array takes: whole lines, and one between it and the next if it is not small.
 
-    Without that one, arrays of a power of two in size would compete for the same lines of the cache.
+    Without that one, arrays of a large power of two in size would compete for the same lines of the cache.
     """
     size: int = root.array.nbytes
-    return size + -size % _LINE + _LINE
+    return size + -size % _LINE + (_LINE if size > _SMALL else 0)
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from itertools import groupby, pairwise
 from typing import Any, final
 
@@ -16,6 +17,7 @@ __all__ = ["PythonCalls", "Row", "join_fills", "join_masked"]
 
 Row = tuple[Callable[..., Any], tuple[Any, ...]]
 Run = tuple[dict[str, Any], int, int]
+_CALLERS = nullcontext()
 #: In the place of a call that another one makes.
 _MADE: Row = (bool, ())
 
@@ -104,12 +106,10 @@ class PythonCalls:
     def _run_as_written(self) -> None:
         rows = self._rows
         for errstate, begin, end in self._runs:
-            if errstate:
-                with np.errstate(**errstate):
-                    for function, args in rows[begin:end]:
-                        function(*args)
-            else:
-                for function, args in rows[begin:end]:
+            # A part is a new list, for which the count of references of each row is written.
+            part = rows if end - begin == len(rows) else rows[begin:end]
+            with np.errstate(**errstate) if errstate else _CALLERS:
+                for function, args in part:
                     function(*args)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import defaultdict
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -52,13 +52,14 @@ def arrays_of(program: Program, fusion: Fusion | None = None) -> dict[Value, np.
     # A large piece lies in large pages of the system.
     memory = np.empty(staying.end + passing.end + _LINE, np.uint8)
     begin = -memory.ctypes.data % _LINE
-    made: dict[Any, np.ndarray] = {}
+    made: dict[tuple[object, ...], np.ndarray] = {}
     found: dict[Value, np.ndarray] = {}
     for root, place in places.items():
         offset = begin + place + (0 if root in ending else passing.end)
-        lies = root.array.shape, root.array.dtype, offset, _strides(root.array)
+        shape, dtype, strides = root.array.shape, root.array.dtype, _strides(root.array)
+        lies = shape, dtype, strides, offset
         if lies not in made:
-            made[lies] = np.ndarray(*lies[:2], memory.data, *lies[2:])
+            made[lies] = np.ndarray(shape, dtype, memory.data, offset, strides)
         # One object for all that lie there in turn: a processor finds fewer of them sooner.
         found[root] = made[lies]
     return found

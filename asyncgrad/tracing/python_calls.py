@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, final
 
@@ -13,13 +14,15 @@ from ..random import generator
 from .program import CheckFailed, Step
 from .trace import Value
 
-__all__ = ["PythonCalls", "Row", "join_fills", "join_masked"]
+__all__ = ["NO_CALL", "PythonCalls", "Row", "join_fills", "join_masked"]
 
 Row = tuple[Callable[..., Any], tuple[Any, ...]]
-Run = tuple[dict[str, Any], int, int]
+#: How NumPy treats kinds of errors, as `np.errstate` takes it.
+Ways = dict[str, Any]
+Run = tuple[Ways, int, int]
 _CALLERS = nullcontext()
-#: In the place of a call that another one makes.
-_MADE: Row = (bool, ())
+#: In the place of a call that another one makes, or that depends on what has not been given yet.
+NO_CALL: Row = (bool, ())
 
 #: From how many changes of `np.errstate` on, of which each takes as long as two small calls, it is set once for all.
 _MANY_CHANGES = 3
@@ -50,25 +53,23 @@ class PythonCalls:
 
     Args:
         steps: what the calls do.
-        rows: the calls, a list that its owner fills, and changes between runs.
+        rows: the calls, a list that its owner changes between runs.
         ways: how NumPy treats errors around them.
         may_repeat: whether they may be made a second time.
     """
 
     __slots__ = ("_is_random", "_is_together", "_note", "_rows", "_runs", "_ways", "repeated", "runs")
 
-    def __init__(self, steps: Sequence[Step], rows: list[Any], ways: dict[str, Any], may_repeat: bool) -> None:
+    def __init__(self, steps: Sequence[Step], rows: list[Row], ways: Ways, may_repeat: bool) -> None:
         self._rows = rows
         self._runs = _runs_of(steps)
         self._note = _Note()
         changes = sum(bool(errstate) for errstate, _, _ in self._runs)
         #: How each kind of error is treated where they are made all at once; None where they are not.
-        self._ways: dict[str, Any] | None = None
+        self._ways: Ways | None = None
         if may_repeat and changes >= _MANY_CHANGES:
             treated = [ways, *({**ways, **errstate} for errstate, _, _ in self._runs)]
-            self._ways = {
-                kind: "ignore" if all(one[kind] == "ignore" for one in treated) else "call" for kind in ways
-            }
+            self._ways = {kind: "ignore" if all(one[kind] == "ignore" for one in treated) else "call" for kind in ways}
         #: Whether they lie together.
         self._is_together: bool = False
         self._is_random: bool = any(getattr(step.function, "is_random", False) for step in steps)
@@ -113,7 +114,7 @@ class PythonCalls:
                     function(*args)
 
 
-def join_masked(steps: Sequence[Step], rows: list[Any], changing: Collection[Step]) -> None:
+def join_masked(steps: Sequence[Step], rows: list[Row], changing: Collection[Step]) -> None:
     """Put one call in the place of those that follow one another with one mask: it makes them if that is not all false.
 
     Args:
@@ -122,7 +123,7 @@ def join_masked(steps: Sequence[Step], rows: list[Any], changing: Collection[Ste
         changing: the steps whose calls are others in each run.
     """
 
-    def mask_of(index: int) -> Any:
+    def mask_of(index: int) -> tuple[Value, Ways] | None:
         step = steps[index]
         mask = step.kwargs.get("where")
         is_masked = isinstance(step.function, np.ufunc) and step.writes and not step.results and step not in changing
@@ -135,13 +136,15 @@ def join_masked(steps: Sequence[Step], rows: list[Any], changing: Collection[Ste
             # Which none of them changes.
             if any(mask[0].root is one.root for index in numbers for one in steps[index].writes):
                 continue
-            array = made[0][0].keywords["where"]
+            bound_call = made[0][0]
+            assert isinstance(bound_call, partial)
+            array = bound_call.keywords["where"]
             rows[numbers[0]] = _call_where, (array, made)
             for index in numbers[1:]:
-                rows[index] = _MADE
+                rows[index] = NO_CALL
 
 
-def join_fills(steps: Sequence[Step], rows: list[Any], changing: Collection[Step]) -> None:
+def join_fills(steps: Sequence[Step], rows: list[Row], changing: Collection[Step]) -> None:
     """Have calls that write over an array which was filled with a number before read that number elsewhere.
 
     Args:
@@ -149,7 +152,7 @@ def join_fills(steps: Sequence[Step], rows: list[Any], changing: Collection[Step
         rows: the calls, which are changed.
         changing: the steps whose calls are others in each run.
     """
-    constants: dict[Any, np.ndarray] = {}
+    constants: dict[tuple[object, ...], np.ndarray] = {}
     for index, (fill, step) in enumerate(pairwise(steps)):
         if fill.function is not np.copyto or len(fill.args) != 2 or fill.kwargs or {fill, step} & set(changing):
             continue
@@ -166,7 +169,7 @@ def join_fills(steps: Sequence[Step], rows: list[Any], changing: Collection[Step
         key = array.shape, array.dtype, array.strides, repr(number)
         if key not in constants:
             constants[key] = np.full_like(array, number)
-        rows[index] = _MADE
+        rows[index] = NO_CALL
         rows[index + 1] = function, (*args[:place], constants[key], *args[place + 1 :])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, final
 
@@ -13,7 +13,7 @@ from ..random import generator
 from .fused_program import FusedProgram
 from .memory_plan import arrays_of
 from .program import CheckFailed, Program, Step
-from .python_calls import PythonCalls, Row, join_fills, join_masked
+from .python_calls import NO_CALL, PythonCalls, Row, join_fills, join_masked
 from .records import Records
 from .row_records import RowRecords, Rows
 from .runner import Runner
@@ -76,14 +76,14 @@ class Table:
         #: The array of each Value; missing where it depends on an argument that has not come yet.
         self._arrays: dict[Value, np.ndarray] = arrays_of(program, None if fused is None else fused.fusion)
         #: The views of its memory by where they lie: a processor finds fewer objects sooner.
-        self._shared: dict[tuple[Any, ...], np.ndarray] = {}
+        self._shared: dict[tuple[object, ...], np.ndarray] = {}
         #: The arrays of the last run.
         self._bound: dict[Value, np.ndarray] = {}
         given = [*program.arguments, *program.targets, *program.cotangents]
         roots = set(given)
         #: Without a runner they are called one after another, those of one errstate under it together.
-        self._forward: list[Row | None] = [None] * len(program.forward)
-        self._backward: list[Row | None] = [None] * len(program.backward)
+        self._forward: list[Row] = [NO_CALL] * len(program.forward)
+        self._backward: list[Row] = [NO_CALL] * len(program.backward)
         self._runner = runner
         #: What makes the calls where there is no runner.
         self._calls: tuple[PythonCalls, PythonCalls] | None = None
@@ -95,7 +95,7 @@ class Table:
         #: The numbers of the outputs that are written where the caller says.
         self._targets: list[int] = [program.outputs.index(value) for value in program.targets]
         #: By argument: the views of it, in order, and the rows that see it.
-        self._dependents: dict[Value, tuple[list[Value], list[tuple[list[Row | None], int, Step]]]] = {
+        self._dependents: dict[Value, tuple[list[Value], list[tuple[list[Row], int, Step]]]] = {
             value: ([], []) for value in given
         }
         for view in program.views:
@@ -120,7 +120,7 @@ class Table:
         self._row_records: dict[bool, RowRecords] = {}
         opaque = None if self._records is None else self._records.opaque()
         #: The same of the rows that are called by Python where there are records; others are made when they are called.
-        self._seen: dict[Value, tuple[list[Value], list[tuple[list[Row | None], int, Step]]]] = {
+        self._seen: dict[Value, tuple[list[Value], list[tuple[list[Row], int, Step]]]] = {
             value: (views, [row for row in rows if opaque is None or row[2] in opaque])
             for value, (views, rows) in self._dependents.items()
         }
@@ -360,7 +360,7 @@ class Table:
         self._bind_given()
         return [self.array(value) for value in self.program.outputs]
 
-    def _run_again(self, rows: list[Any], done: Sequence[Any]) -> None:
+    def _run_again(self, rows: list[Row], done: Sequence[Any]) -> None:
         """Run a forward or a backward by NumPy's own functions, which warn and raise as they do.
 
         Args:
@@ -409,7 +409,7 @@ class Table:
         assert self._calls is not None
         written = {} if is_copied else self._written_gradients
         made = {index: np.empty_like(self._gradient_targets[index]) for index in written}
-        rows: list[Any] = self._backward
+        rows = self._backward
         before: list[tuple[int, Row]] = []
         for gradient, calls in written.items():
             own, new = self._gradient_targets[gradient], made[gradient]
@@ -452,7 +452,7 @@ class Table:
         return {}
 
 
-def _is_in_order(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+def _is_in_order(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     """Tell whether an array is reshaped in the order of C."""
     is_told = kwargs.get("order", "C") != "C" or any(isinstance(one, str) for one in args[1:])
     return type(args[0]) is Value and not is_told and not kwargs.keys() - {"order", "shape"}
@@ -469,7 +469,7 @@ def _call_under(errstate: dict[str, Any], function: Callable[..., Any], args: tu
         function(*args)
 
 
-def _call_and_put(into: np.ndarray, function: Callable[..., Any], *args: Any) -> None:
+def _call_and_put(into: np.ndarray, function: Callable[..., Any], *args: object) -> None:
     """Call a function that makes one array, and copy that to where it is looked for.
 
     Raises:
@@ -489,7 +489,7 @@ def _call_and_copy(
     _copy_to(into, function(*args, **kwargs))
 
 
-def _copy_to(into: Sequence[np.ndarray | None], made: Any) -> None:
+def _copy_to(into: Sequence[np.ndarray | None], made: object) -> None:
     """Copy the arrays that a call has made.
 
     Raises:

@@ -154,11 +154,12 @@ def join_fills(steps: Sequence[Step], rows: list[Row], changing: Collection[Step
     """
     constants: dict[tuple[object, ...], np.ndarray] = {}
     for index, (fill, step) in enumerate(pairwise(steps)):
-        if fill.function is not np.copyto or len(fill.args) != 2 or fill.kwargs or {fill, step} & set(changing):
+        if fill.function is not np.copyto or len(fill.args) != 2 or fill.kwargs or fill in changing or step in changing:
             continue
         filled, number = fill.args
-        is_alone = isinstance(step.function, np.ufunc) and not step.kwargs and step.function.nout == 1
-        if type(number) not in (int, float, bool) or not is_alone or len(step.args) != step.function.nin + 1:
+        if type(number) not in (int, float, bool) or not isinstance(step.function, np.ufunc) or step.kwargs:
+            continue
+        if len(step.args) != step.function.nin + 1:
             continue
         places = [place for place, one in enumerate(step.args[:-1]) if one is filled]
         if step.args[-1] is not filled or len(places) != 1:

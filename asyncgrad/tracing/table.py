@@ -156,10 +156,10 @@ class Table:
         for index, step in enumerate(self.program.backward):
             if all(one.root is not gradient for one in (*step.reads, *step.writes)):
                 continue
-            used = [one for one in values_in([step.args, step.kwargs]) if one.root is gradient]
+            used = [one for one in values_in(step.args) if one.root is gradient]
             # It is put in the place of an argument: there are no views of it, and it is within no other argument.
             is_plain = sum(arg is gradient for arg in step.args) == len(used) and all(one is gradient for one in used)
-            if not is_plain or step.results or step.function in _OUT_BY_NAME or len(found) == _FEW_CALLS:
+            if not is_plain or step.results or step.kwargs or step.function in _OUT_BY_NAME or len(found) == _FEW_CALLS:
                 return None
             found.append(index)
         return found

@@ -101,20 +101,7 @@ class Table:
         for view in program.views:
             if view.root in roots:
                 self._dependents[view.root][0].append(view)
-        #: What is called anew when something is given.
-        bound: set[Step] = set()
-        for rows, steps in ((self._forward, program.forward), (self._backward, program.backward)):
-            for index, step in enumerate(steps):
-                seen = {value.root for value in (*step.reads, *step.writes)} & roots
-                for root in seen:
-                    self._dependents[root][1].append((rows, index, step))
-                if not seen:
-                    rows[index] = self._row(step)
-                elif runner is None:
-                    bound.add(step)
-            if runner is None:
-                join_masked(steps, rows, bound)
-                join_fills(steps, rows, bound)
+        self._make_rows(roots)
         self._records = None if runner is None else Records(program, runner, self.array, fused)
         #: Made once they are asked for.
         self._row_records: dict[bool, RowRecords] = {}
@@ -136,12 +123,28 @@ class Table:
             index: self.array(value) for index, value in program.gradient_targets.items()
         }
         #: By the numbers of those that Python's calls write there: these calls, by their numbers.
-        self._written_gradients: dict[int, list[int]] = {}
-        if runner is None:
-            for index, value in program.gradient_targets.items():
-                calls = self._calls_of(value)
-                if calls is not None:
-                    self._written_gradients[index] = calls
+        self._written_gradients: dict[int, list[int]] = {} if runner is not None else self._gradients_to_write()
+
+    def _make_rows(self, given: set[Value]) -> None:
+        """Make the rows that do not depend on what is given, and note those that do."""
+        for rows, steps in ((self._forward, self.program.forward), (self._backward, self.program.backward)):
+            #: What is called anew when something is given.
+            changing: set[Step] = set()
+            for index, step in enumerate(steps):
+                seen = {value.root for value in (*step.reads, *step.writes)} & given
+                for root in seen:
+                    self._dependents[root][1].append((rows, index, step))
+                if seen:
+                    changing.add(step)
+                else:
+                    rows[index] = self._row(step)
+            if self._runner is None:
+                join_masked(steps, rows, changing)
+                join_fills(steps, rows, changing)
+
+    def _gradients_to_write(self) -> dict[int, list[int]]:
+        found = {index: self._calls_of(value) for index, value in self.program.gradient_targets.items()}
+        return {index: calls for index, calls in found.items() if calls is not None}
 
     def _fixed(self, values: Sequence[Value | None], given: set[Value]) -> list[Any] | None:
         if any(one is not None and one.root in given for one in values):

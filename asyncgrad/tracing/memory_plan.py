@@ -16,6 +16,8 @@ __all__ = ["arrays_of"]
 
 #: The bytes of a line of a processor's cache.
 _LINE = 64
+#: The bytes of an array of which several fit into a page of memory.
+_SMALL = 1024
 
 
 def arrays_of(program: Program, fusion: Fusion | None = None) -> dict[Value, np.ndarray]:
@@ -50,16 +52,17 @@ def arrays_of(program: Program, fusion: Fusion | None = None) -> dict[Value, np.
     # A large piece lies in large pages of the system.
     memory = np.empty(staying.end + passing.end + _LINE, np.uint8)
     begin = -memory.ctypes.data % _LINE
-    return {
-        root: np.ndarray(
-            root.array.shape,
-            root.array.dtype,
-            memory.data,
-            begin + place + (0 if root in ending else passing.end),
-            _strides(root.array),
-        )
-        for root, place in places.items()
-    }
+    made: dict[tuple[object, ...], np.ndarray] = {}
+    found: dict[Value, np.ndarray] = {}
+    for root, place in places.items():
+        offset = begin + place + (0 if root in ending else passing.end)
+        shape, dtype, strides = root.array.shape, root.array.dtype, _strides(root.array)
+        lies = shape, dtype, strides, offset
+        if lies not in made:
+            made[lies] = np.ndarray(shape, dtype, memory.data, offset, strides)
+        # One object for all that lie there in turn: a processor finds fewer of them sooner.
+        found[root] = made[lies]
+    return found
 
 
 def _spans(program: Program, fusion: Fusion | None) -> tuple[dict[Value, int], dict[Value, int]]:
@@ -96,12 +99,12 @@ def _spans(program: Program, fusion: Fusion | None) -> tuple[dict[Value, int], d
 
 
 def _room(root: Value) -> int:
-    """Return the bytes that an array takes: whole lines, and one between it and the next.
+    """Return the bytes that an array takes: whole lines, and one between it and the next if it is not small.
 
-    Without that one, arrays of a power of two in size would compete for the same lines of the cache.
+    Without that one, arrays of a large power of two in size would compete for the same lines of the cache.
     """
     size: int = root.array.nbytes
-    return size + -size % _LINE + _LINE
+    return size + -size % _LINE + (_LINE if size > _SMALL else 0)
 
 
 @final

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +13,7 @@ from ..random import generator
 from .fused_program import FusedProgram
 from .memory_plan import arrays_of
 from .program import CheckFailed, Program, Step
+from .python_calls import NO_CALL, PythonCalls, Row, join_fills, join_masked
 from .records import Records
 from .row_records import RowRecords, Rows
 from .runner import Runner
@@ -22,10 +21,12 @@ from .trace import Value, copied, map_values, values_in
 
 __all__ = ["Table"]
 
-Row = tuple[Callable[..., Any], tuple[Any, ...]]
-Run = tuple[dict[str, Any] | None, int, int]
-
-_CALLERS = nullcontext()
+#: From how many bytes on a gradient is written at once into memory of the caller's, and in how many calls at most.
+_LARGE_GRADIENT, _FEW_CALLS = 4096, 4
+#: NumPy's function and method that make a copy where a view cannot have the shape.
+_RESHAPES = (np.reshape, np.ndarray.reshape)
+#: What takes the array that it writes into by its name alone.
+_OUT_BY_NAME = (np.maximum, np.minimum)
 
 
 @final
@@ -44,6 +45,7 @@ class Table:
         "_arrays",
         "_backward",
         "_bound",
+        "_calls",
         "_dependents",
         "_fixed_gradients",
         "_fixed_outputs",
@@ -56,9 +58,10 @@ class Table:
         "_records",
         "_row_records",
         "_runner",
-        "_runs",
         "_seen",
+        "_shared",
         "_targets",
+        "_written_gradients",
         "fused",
         "lock",
         "note",
@@ -74,39 +77,34 @@ class Table:
         self.note: Callable[[tuple[int, int] | int], None] | None = None
         #: The array of each Value; missing where it depends on an argument that has not come yet.
         self._arrays: dict[Value, np.ndarray] = arrays_of(program, None if fused is None else fused.fusion)
+        #: The views of its memory by where they lie: a processor finds fewer objects sooner.
+        self._shared: dict[tuple[object, ...], np.ndarray] = {}
         #: The arrays of the last run.
         self._bound: dict[Value, np.ndarray] = {}
         given = [*program.arguments, *program.targets, *program.cotangents]
         roots = set(given)
         #: Without a runner they are called one after another, those of one errstate under it together.
-        self._forward: list[Row | None] = [None] * len(program.forward)
-        self._backward: list[Row | None] = [None] * len(program.backward)
+        self._forward: list[Row] = [NO_CALL] * len(program.forward)
+        self._backward: list[Row] = [NO_CALL] * len(program.backward)
         self._runner = runner
-        self._runs: tuple[list[Run], list[Run]] = ([], [])
-        if runner is None:
-            self._runs = runs_of(program.forward), runs_of(program.backward)
+        #: What makes the calls where there is no runner.
+        self._calls: tuple[PythonCalls, PythonCalls] | None = None if runner is not None else self._python_calls()
         #: The numbers of the outputs that are written where the caller says.
         self._targets: list[int] = [program.outputs.index(value) for value in program.targets]
         #: By argument: the views of it, in order, and the rows that see it.
-        self._dependents: dict[Value, tuple[list[Value], list[tuple[list[Row | None], int, Step]]]] = {
+        self._dependents: dict[Value, tuple[list[Value], list[tuple[list[Row], int, Step]]]] = {
             value: ([], []) for value in given
         }
         for view in program.views:
             if view.root in roots:
                 self._dependents[view.root][0].append(view)
-        for rows, steps in ((self._forward, program.forward), (self._backward, program.backward)):
-            for index, step in enumerate(steps):
-                seen = {value.root for value in (*step.reads, *step.writes)} & roots
-                for root in seen:
-                    self._dependents[root][1].append((rows, index, step))
-                if not seen:
-                    rows[index] = self._row(step)
+        self._make_rows(roots)
         self._records = None if runner is None else Records(program, runner, self.array, fused)
         #: Made once they are asked for.
         self._row_records: dict[bool, RowRecords] = {}
         opaque = None if self._records is None else self._records.opaque()
         #: The same of the rows that are called by Python where there are records; others are made when they are called.
-        self._seen: dict[Value, tuple[list[Value], list[tuple[list[Row | None], int, Step]]]] = {
+        self._seen: dict[Value, tuple[list[Value], list[tuple[list[Row], int, Step]]]] = {
             value: (views, [row for row in rows if opaque is None or row[2] in opaque])
             for value, (views, rows) in self._dependents.items()
         }
@@ -121,10 +119,19 @@ class Table:
         self._gradient_targets: dict[int, np.ndarray] = {
             index: self.array(value) for index, value in program.gradient_targets.items()
         }
-        #: For each of those that are, what makes that memory.
+        #: By the numbers of those that Python's calls write there: these calls, by their numbers.
+        self._written_gradients: dict[int, list[int]] = {} if runner is not None else self._gradients_to_write()
+        #: For each of those that records write there, what makes that memory.
         self._new_gradients: list[tuple[int, Callable[[], np.ndarray]]] = self._makers()
         #: Whether these are all gradients, in their order.
         self._makes_all: bool = self._are_all([index for index, _ in self._new_gradients])
+
+    def _python_calls(self) -> tuple[PythonCalls, PythonCalls]:
+        program = self.program
+        return (
+            PythonCalls(program.forward, self._forward, program.errstate, may_repeat=True),
+            PythonCalls(program.backward, self._backward, program.errstate, may_repeat=program.repeats),
+        )
 
     def _makers(self) -> list[tuple[int, Callable[[], np.ndarray]]]:
         numbers = [] if self._records is None else self._records.gradient_targets
@@ -134,10 +141,47 @@ class Table:
         program = self.program
         return not (program.spread or program.same) and numbers == list(range(len(program.gradients)))
 
+    def _make_rows(self, given: set[Value]) -> None:
+        """Make the rows that do not depend on what is given, and note those that do."""
+        for rows, steps in ((self._forward, self.program.forward), (self._backward, self.program.backward)):
+            #: What is called anew when something is given.
+            changing: set[Step] = set()
+            for index, step in enumerate(steps):
+                seen = {value.root for value in (*step.reads, *step.writes)} & given
+                for root in seen:
+                    self._dependents[root][1].append((rows, index, step))
+                if seen:
+                    changing.add(step)
+                else:
+                    rows[index] = self._row(step)
+            if self._runner is None:
+                join_masked(steps, rows, changing)
+                join_fills(steps, rows, changing)
+
+    def _gradients_to_write(self) -> dict[int, list[int]]:
+        found = {index: self._calls_of(value) for index, value in self.program.gradient_targets.items()}
+        return {index: calls for index, calls in found.items() if calls is not None}
+
     def _fixed(self, values: Sequence[Value | None], given: set[Value]) -> list[Any] | None:
         if any(one is not None and one.root in given for one in values):
             return None
         return [None if one is None else self.array(one) for one in values]
+
+    def _calls_of(self, gradient: Value) -> list[int] | None:
+        """Return the numbers of the calls that use a gradient; None where it is to be copied to the caller's memory."""
+        if gradient.array.nbytes < _LARGE_GRADIENT:
+            return None
+        found: list[int] = []
+        for index, step in enumerate(self.program.backward):
+            if all(one.root is not gradient for one in (*step.reads, *step.writes)):
+                continue
+            used = [one for one in values_in(step.args) if one.root is gradient]
+            # It is put in the place of an argument: there are no views of it, and it is within no other argument.
+            is_plain = sum(arg is gradient for arg in step.args) == len(used) and all(one is gradient for one in used)
+            if not is_plain or step.results or step.kwargs or step.function in _OUT_BY_NAME or len(found) == _FEW_CALLS:
+                return None
+            found.append(index)
+        return found
 
     def opaque(self) -> set[Step]:
         """Return the steps that Python calls between those of the runner; none where it calls all."""
@@ -161,12 +205,20 @@ class Table:
                     if one.array.flags.writeable and not array.flags.writeable:
                         # As the traced run has set it: NumPy's diagonal is a view that may not be written into.
                         array.flags.writeable = True
-                    self._arrays[one] = array
+                    self._arrays[one] = self._shared_view(one, array)
                 found = self._arrays[value]
             else:
                 # What the traced run made, and nobody writes into.
                 found = self._arrays[value] = value.array
         return found
+
+    def _shared_view(self, value: Value, array: np.ndarray) -> np.ndarray:
+        """Return the array that lies as this one, the view of a Value, if there is one in the table's own memory."""
+        if value.root in self._dependents:
+            return array
+        flags = array.flags
+        lies = array.ctypes.data, array.shape, array.strides, array.dtype, flags.writeable, array.base is None
+        return self._shared.setdefault(lies, array)
 
     def _actual(self, tree: Any) -> Any:
         return map_values(tree, lambda part: self.array(part) if type(part) is Value else part)
@@ -180,10 +232,17 @@ class Table:
         args, kwargs = self._actual(step.args), self._actual(step.kwargs)
         if step.results:
             into = [None if value is None else self.array(value) for value in step.results]
+            if step.function in _RESHAPES and into[0] is not None and _is_in_order(step.args, kwargs):
+                # Copied once, into an array of that shape.
+                return np.copyto, (into[0].reshape(args[0].shape), args[0])
+            if len(into) == 1 and into[0] is not None and not kwargs:
+                return _call_and_put, (into[0], step.function, *args)
             return _call_and_copy, (step.function, args, kwargs, into)
-        if step.function in (np.maximum, np.minimum) and len(args) > 2:
-            # They take it by its name alone.
+        if step.function in _OUT_BY_NAME and len(args) > 2:
             return partial(step.function, **kwargs, out=args[2]), args[:2]
+        if step.function is np.dot and len(args) == 3 and not kwargs:
+            # The method of the array does the same without a dispatch.
+            return args[0].dot, args[1:]
         return (partial(step.function, **kwargs) if kwargs else step.function), args
 
     def _bind_given(self) -> None:
@@ -269,7 +328,7 @@ class Table:
     def _row_of(self, arrays: Sequence[np.ndarray], is_backward: bool) -> list[np.ndarray]:
         """Return what is computed for one row, as it lies here."""
         if is_backward:
-            self._compute_gradients(arrays[len(self.program.arguments) :])
+            self._compute_gradients(arrays[len(self.program.arguments) :], is_copied=True)
             self._bind_given()
             return [self.array(value) for value in self.program.gradients if value is not None]
         self._compute(arrays)
@@ -297,9 +356,9 @@ class Table:
                 self._bind_now(program.targets, made)
             arrays = [*arrays, *made]
         records = self._records
-        if records is None:
-            _run(self._forward, self._runs[0])
-        else:
+        if self._calls is not None:
+            self._calls[0].run()
+        elif records is not None:
             state = generator().bit_generator.state if program.is_random else None
             parts = records.forward if self.note is None else records.pieces(records.forward)
             at = records.run(parts, self._forward, arrays, 0, self.note)
@@ -320,7 +379,7 @@ class Table:
         self._bind_given()
         return [self.array(value) for value in self.program.outputs]
 
-    def _run_again(self, rows: list[Any], done: Sequence[Any]) -> None:
+    def _run_again(self, rows: list[Row], done: Sequence[Any]) -> None:
         """Run a forward or a backward by NumPy's own functions, which warn and raise as they do.
 
         Args:
@@ -366,8 +425,34 @@ class Table:
             found[index] = found[earlier]
         return found
 
-    def _compute_gradients(self, arrays: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-        """Compute the gradients; return those that lie in new memory, by their numbers. All others lie here."""
+    def _call_backward(self, is_copied: bool) -> dict[int, np.ndarray]:
+        """Make the calls of the backward by Python; as `_compute_gradients`."""
+        assert self._calls is not None
+        written = {} if is_copied else self._written_gradients
+        made = {index: np.empty_like(self._gradient_targets[index]) for index in written}
+        rows = self._backward
+        before: list[tuple[int, Row]] = []
+        for gradient, calls in written.items():
+            own, new = self._gradient_targets[gradient], made[gradient]
+            for index in calls:
+                before.append((index, rows[index]))
+                function, args = rows[index]
+                rows[index] = function, tuple([new if arg is own else arg for arg in args])
+        try:
+            self._calls[1].run()
+        finally:
+            for index, row in before:
+                # What it has made is the caller's alone.
+                rows[index] = row
+        return made
+
+    def _compute_gradients(self, arrays: Sequence[np.ndarray], is_copied: bool = False) -> dict[int, np.ndarray]:
+        """Compute the gradients; return those that lie in new memory, by their numbers. All others lie here.
+
+        Args:
+            arrays: the incoming gradients.
+            is_copied: whether they are copied from here, so that Python's calls write none elsewhere.
+        """
         program = self.program
         if self._is_late:
             self._given["cotangents"] = program.cotangents, arrays
@@ -375,8 +460,7 @@ class Table:
             self._bind_now(program.cotangents, arrays)
         records, first = self._records, len(program.arguments) + len(program.targets)
         if records is None:
-            _run(self._backward, self._runs[1])
-            return {}
+            return self._call_backward(is_copied)
         own = self._gradient_targets
         made = {index: new() for index, new in self._new_gradients}
         # Where a step without a record has a part of one, all write into that of the table.
@@ -396,20 +480,10 @@ def _new_like(array: np.ndarray) -> Callable[[], np.ndarray]:
     return partial(np.empty_like, array)
 
 
-def runs_of(steps: Sequence[Step]) -> list[Run]:
-    """Return runs of steps with one errstate: that, None for the caller's, the first step, and the one after them."""
-    runs: list[Run] = []
-    for errstate, group in groupby(range(len(steps)), lambda index: steps[index].errstate or None):
-        numbers = list(group)
-        runs.append((errstate, numbers[0], numbers[-1] + 1))
-    return runs
-
-
-def _run(rows: list[Any], runs: Sequence[Run]) -> None:
-    for errstate, begin, end in runs:
-        with np.errstate(**errstate) if errstate else _CALLERS:
-            for function, args in rows[begin:end]:
-                function(*args)
+def _is_in_order(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Tell whether an array is reshaped in the order of C."""
+    is_told = kwargs.get("order", "C") != "C" or any(isinstance(one, str) for one in args[1:])
+    return type(args[0]) is Value and not is_told and not kwargs.keys() - {"order", "shape"}
 
 
 def _arrays_in(tree: Any) -> list[np.ndarray]:
@@ -423,15 +497,33 @@ def _call_under(errstate: dict[str, Any], function: Callable[..., Any], args: tu
         function(*args)
 
 
+def _call_and_put(into: np.ndarray, function: Callable[..., Any], *args: object) -> None:
+    """Call a function that makes one array, and copy that to where it is looked for.
+
+    Raises:
+        CheckFailed: it has another shape or dtype than in the traced run.
+    """
+    made = function(*args)
+    if isinstance(made, (np.ndarray, np.generic)) and made.shape == into.shape and made.dtype == into.dtype:
+        into[...] = made
+    else:
+        _copy_to([into], made)
+
+
 def _call_and_copy(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], into: list[np.ndarray | None]
 ) -> None:
-    """Call a function that makes its own arrays, and copy them to where they are looked for.
+    """Call a function that makes its own arrays, and copy them to where they are looked for."""
+    _copy_to(into, function(*args, **kwargs))
+
+
+def _copy_to(into: Sequence[np.ndarray | None], made: object) -> None:
+    """Copy the arrays that a call has made.
 
     Raises:
         CheckFailed: they have other shapes or dtypes than in the traced run.
     """
-    for target, array in zip(into, _arrays_in(function(*args, **kwargs)), strict=True):
+    for target, array in zip(into, _arrays_in(made), strict=True):
         if target is None:
             continue
         if array.shape != target.shape or array.dtype != target.dtype:

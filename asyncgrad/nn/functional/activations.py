@@ -234,9 +234,13 @@ def sigmoid_(x: Any) -> Any:
         x = floating(as_array(x))
         if x.__class__ is not np.ndarray:
             return _device_logistic(x)
-    # A copy negated in place is faster than np.negative(x) for a view, and is an array even if x has no axes.
-    value = x.copy()
-    np.negative(value, value)
+    if type(x) is np.ndarray:
+        # A copy negated in place is faster than np.negative(x) for a view, and is an array even if x has no axes.
+        value = x.copy()
+        np.negative(value, value)
+    else:
+        # A program has no allocation: there, one call is faster than two.
+        value = np.negative(x, empty_like(x))
     np.exp(value, value)
     np.add(value, ONE.get(value.dtype.char, 1), value)
     return np.reciprocal(value, value)
@@ -260,8 +264,8 @@ def _exactly_where(is_little: Any, rest: Any, x: Any, one: Any) -> Any:
     """
     with np.errstate(over="ignore"):
         np.exp(x, out=rest, where=is_little)
-    np.add(rest, one, out=rest, where=is_little)
-    return np.reciprocal(rest, out=rest, where=is_little)
+        np.add(rest, one, out=rest, where=is_little)
+        return np.reciprocal(rest, out=rest, where=is_little)
 
 
 @derivative(sigmoid_, "x")
@@ -276,7 +280,7 @@ def _(g: Any, x: Any, out: Any) -> Array:
     flat = rest.ravel("K")
     # A program does not ask for a number, which would decide otherwise in later runs: it looks at each element.
     if type(out) is not np.ndarray or (flat.size and not flat.item(flat.argmin()) > _LITTLE):
-        rest = _exactly_where(np.logical_not(rest > _LITTLE), as_array(rest), x, one)
+        rest = _exactly_where(rest <= _LITTLE, as_array(rest), x, one)
     rest *= out
     rest *= g
     return rest

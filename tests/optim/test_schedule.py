@@ -377,6 +377,16 @@ def test_a_plateau_goes_on_from_its_state_dict() -> None:
     assert rates(other) == pytest.approx([0.05, 0.01])
 
 
+def test_an_optimizer_loads_the_negative_rate_that_a_schedule_has_set() -> None:
+    optimizer, other = optimizer_of_two_groups(), optimizer_of_two_groups()
+    first, second = (schedule.StepLR(each, 1, gamma=-0.5) for each in (optimizer, other))
+    first.step()
+    other.load_state_dict(optimizer.state_dict())
+    second.load_state_dict(first.state_dict())
+
+    assert rates(other) == rates(optimizer) == [-0.5 * rate for rate in RATES]
+
+
 def test_a_group_that_is_added_later_has_its_own_first_rate() -> None:
     optimizer = optimizer_of_two_groups()
     halving = schedule.ExponentialLR(optimizer, 0.5)

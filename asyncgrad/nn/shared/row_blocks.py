@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["are_in_blocks", "blocks", "by_rows", "in_memory", "scratch", "tiled", "unbuffered_rows"]
 
 
-#: The bytes of a block; several arrays of this size fit into what a core has of the last cache. In smaller blocks, which
-#: its own cache holds, the calls cost more than that saves.
+#: The bytes of a block; several arrays of this size fit into the last cache. In smaller blocks, which a core's own cache
+#: holds, the calls cost more than that saves.
 BLOCK = 1 << 20
 #: The bytes of a row that each row is multiplied by, repeated: with them, a part of a block fits into the first cache.
 _TILE = 1 << 14

@@ -66,8 +66,8 @@ def standardize(value: Any, x: Array, eps: float, centered: bool, scale: Any, sh
 def input_grad(result: Any, x: Array, g: Any, scale: Any, mean: Any, inverse: Any) -> None:
     """Write scale * inverse * (g - mean(g) - y mean(g y)), where y is the standardized x, into `result`.
 
-    It is computed as g * factor - x * slope - offset, without y. Of a scale for each part of a row, it is the product of
-    the Jacobian without a scale with scale * g.
+    It is computed as g * factor - x * slope - offset, without y. With a scale for each part of a row, it is that of
+    scale * g without a scale.
     """
     inverse, center = inverse.reshape(-1), None if mean is None else mean.reshape(-1)
     if scale is not None and scale.size > inverse.size:

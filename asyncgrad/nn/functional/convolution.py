@@ -239,8 +239,9 @@ def _turned_filters(weight: Any, groups: int) -> Any:
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
     n, channels, height, width = shape
-    if len(weight) <= 2 * channels and (turned := _turned_window(window, shape)) is not None and _are_finite(weight):
-        # Windows over twice as many gradients are copied in less time than those over the images are added up.
+    # Windows of two axes over twice as many gradients are copied in less time than those over the images are added up.
+    most = channels * min(2, *window.kernel)
+    if len(weight) <= most and (turned := _turned_window(window, shape)) is not None and _are_finite(weight):
         return conv2d_.function(g, _turned_filters(weight, groups), None, turned, groups)
     matrices = _by_group(weight, groups).swapaxes(1, 2)
     if window.is_pixel:

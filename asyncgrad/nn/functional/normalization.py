@@ -97,7 +97,7 @@ def _compute_blocks(x: Array, weight: Any, bias: Any, eps: float) -> tuple[Any, 
     """Return what `_compute` does, for NumPy arrays of one dtype."""
     count, length = x.shape
     value, mean, inverse = np.empty(x.shape, x.dtype), np.empty((count, 1), x.dtype), np.empty((count, 1), x.dtype)
-    weight, bias = tiled(weight), tiled(bias)
+    weight, bias = tiled(weight, count), tiled(bias, count)
     with unbuffered_rows(length):
         for at in blocks(count, length * x.itemsize):
             rows, out, center, factor = x[at], value[at], mean[at], inverse[at]
@@ -121,7 +121,7 @@ def _grad_of_blocks(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any
     centers, factors = mean.reshape(-1), inverse.reshape(-1)
     result = np.empty(x.shape, x.dtype)
     source, grads, results = (one.reshape(count, length) for one in (x, g, result))
-    weight = None if weight is None else tiled(weight.reshape(-1))
+    weight = None if weight is None else tiled(weight.reshape(-1), count)
     with unbuffered_rows(length):
         for at in blocks(count, length * x.itemsize):
             out = results[at]

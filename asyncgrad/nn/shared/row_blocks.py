@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["are_in_blocks", "blocks", "by_rows", "in_memory", "scratch", "tiled", "unbuffered_rows"]
 
 
-#: The bytes of a block; several arrays of this size fit into the last cache. In smaller blocks, which a core's own cache
-#: holds, the calls cost more than that saves.
+#: The bytes of a block; several of this size fit into the last cache. In smaller blocks, which a core's own cache holds,
+#: the calls cost more than that saves.
 BLOCK = 1 << 20
-#: The bytes of a row that each row is multiplied by, repeated: with them, a part of a block fits into the first cache.
-_TILE = 1 << 14
+#: The bytes of a row that each row is multiplied by, repeated: it stays in a core's own cache.
+_TILE = 1 << 18
 #: Larger temporaries are new arrays.
 _MOST_KEPT = 1 << 20
 #: From this length, a row is computed faster by itself than through NumPy's buffer.
@@ -61,23 +61,22 @@ def in_memory(rows: Any, memory: Any) -> Any:
     return memory
 
 
-def tiled(row: Any) -> Any:
-    """Return one row, repeated to the length in which NumPy computes with it best, for `by_rows`; None stays None."""
-    return None if row is None else np.tile(row, max(1, _TILE // max(1, row.nbytes)))
+def tiled(row: Any, rows: int) -> Any:
+    """Return one row, repeated for some of so many rows, for `by_rows`; None stays None."""
+    if row is None:
+        return None
+    return np.repeat(row.reshape(1, -1), max(1, min(rows, _TILE // max(1, row.nbytes))), axis=0)
 
 
 def by_rows(function: Any, block: Any, tile: Any, out: Any) -> None:
-    """Write a function of each row of a block, shape (rows, length), and of one row, as `tiled` returns it, into `out`.
+    """Write a function of each row of a block, and of one row, as `tiled` returns it, into `out`.
 
-    NumPy's loops are as long as the tile then, which stays in the first cache.
+    NumPy computes two arrays of one shape in half of the time that an array and a row take.
     """
-    count, length = block.shape
-    step = tile.size // max(1, length)
-    whole = count - count % step
-    function(block[:whole].reshape(-1, tile.size), tile, out=out[:whole].reshape(-1, tile.size))
-    if whole < count:
-        rest = tile[: (count - whole) * length].reshape(-1, length)
-        function(block[whole:], rest, out=out[whole:])
+    step = len(tile)
+    for first in range(0, len(block), step):
+        some = block[first : first + step]
+        function(some, tile[: len(some)], out=out[first : first + step])
 
 
 @final

@@ -982,8 +982,12 @@ def _(h: Any, g: Any, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse:
 
 @derivative(group_norm_grad_, "x")
 def _(h: Any, g: Any, x: Any, x_shape: tuple[int, ...], weight: Any, mean: Any, inverse: Any) -> Array:
-    grads = _rows_of(scaled_channels(g, weight, None), mean)
-    return np.reshape(_grad_slope(_rows_of(h, mean), grads, _rows_of(x, mean), mean, inverse), x_shape)
+    return np.reshape(
+        _grad_slope(
+            _rows_of(h, mean), _rows_of(scaled_channels(g, weight, None), mean), _rows_of(x, mean), mean, inverse
+        ),
+        x_shape,
+    )
 
 
 @primitive()
@@ -1007,8 +1011,7 @@ def group_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, invers
 
 @derivative(group_weight_grad_, "g")
 def _(h: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Array:
-    value, _ = _recomputed(_rows_of(x, mean), mean, inverse)
-    return scaled_channels(np.reshape(value, x_shape), h, None)
+    return scaled_channels(np.reshape(_recomputed(_rows_of(x, mean), mean, inverse)[0], x_shape), h, None)
 
 
 @derivative(group_weight_grad_, "x")

@@ -276,18 +276,18 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
     return conv2d_weight_grad(g, h, weight_shape, window, groups)
 
 
-def _add_depthwise_dots(total: Any, by_group: Any, x: Any, window: Window) -> None:
-    """Add the gradient of filters that have a channel each: for each weight, products of rows, without copies of them.
+def _write_depthwise_dots(total: Any, by_group: Any, x: Any, window: Window) -> None:
+    """Write the gradient of filters that have a channel each: for each weight, products of rows that are not copied.
 
     Args:
-        total: zeros in the shape of the filters.
+        total: the array to write into, in the shape of the filters.
         by_group: the gradients as `_grads_by_group` returns them.
         x: the images.
         window: over them.
     """
     padded = pad_images_last(x, window.padding, window.stride[1])
     channels, (rows, columns) = len(padded), window.size
-    grads = by_group.reshape(channels, rows, -1)
+    grads = by_group.reshape(channels, rows, columns * len(x))
     everywhere = Tile(slice(0, rows), slice(0, columns), 0, rows * columns)
     for row, column in window.offsets:
         seen = shifted_tile(padded, window, row, column, everywhere).reshape(grads.shape)
@@ -308,8 +308,9 @@ def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, 
             total += np.matmul(one, other.swapaxes(1, 2))
         return result
     by_group = _grads_by_group(g, groups)
-    if total.shape[1] == x.shape[1] // groups == 1 and g.dtype == x.dtype and g.dtype.char in "fd":
-        _add_depthwise_dots(result, by_group, x, window)
+    is_depthwise = total.shape[1] == x.shape[1] // groups == 1
+    if is_depthwise and g.__class__ is x.__class__ is np.ndarray and g.dtype == x.dtype and g.dtype.char in "fd":
+        _write_depthwise_dots(result, by_group, x, window)
         return result
     for some, part, windows in _columns(x, window, groups):
         total[some] += np.matmul(by_group[some, :, part], windows.swapaxes(1, 2))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["are_in_blocks", "blocks", "by_rows", "in_memory", "scratch", "tiled", "unbuffered_rows"]
 
 
-#: The bytes of a block; several of this size fit into the last cache. In smaller blocks, which fit into a core's own, the
-#: calls cost more than that saves.
+#: The bytes of a block; several of this size fit into the last cache. In smaller ones, which a core's own cache holds,
+#: the calls cost more than that saves.
 BLOCK = 1 << 20
 #: The bytes of a row that each row is multiplied by, repeated: it stays in a core's own cache.
 _TILE = 1 << 18

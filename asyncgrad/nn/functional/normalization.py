@@ -936,17 +936,17 @@ def group_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: 
 
 
 @derivative(group_norm_, "x")
-def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Array:
+def _(g: Array, x: Array, weight: Array, mean: Array, inverse: Array) -> Array:
     return group_norm_grad(g, x, weight, mean, inverse)
 
 
 @derivative(group_norm_, "weight")
-def _(g: Any, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse: Any) -> Array:
+def _(g: Array, x: Array, weight_shape: tuple[int, ...], mean: Array, inverse: Array) -> Array:
     return group_weight_grad(g, x, weight_shape, mean, inverse)
 
 
 @derivative(group_norm_, "bias")
-def _(g: Any, bias_shape: tuple[int, ...]) -> Array:
+def _(g: Array, bias_shape: tuple[int, ...]) -> Array:
     return row_sums(g, bias_shape)
 
 
@@ -964,24 +964,24 @@ def group_norm_grad_(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> An
     return standardized_grad_.function(grads, rows, None, mean, inverse).reshape(x.shape)
 
 
-def _group_jacobian(h: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def _group_jacobian(h: Array, x: Array, mean: Array, inverse: Array) -> Any:
     """Return J(x) h for images, without a weight."""
     result = standardized_grad(_rows_of(h, mean), _rows_of(x, mean), None, mean, inverse)
     return np.reshape(result, array_of(x).shape)
 
 
 @derivative(group_norm_grad_, "g")
-def _(h: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Array:
+def _(h: Array, x: Array, weight: Array, mean: Array, inverse: Array) -> Array:
     return scaled_channels(_group_jacobian(h, x, mean, inverse), weight, None)
 
 
 @derivative(group_norm_grad_, "weight")
-def _(h: Any, g: Any, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse: Any) -> Array:
+def _(h: Array, g: Array, x: Array, weight_shape: tuple[int, ...], mean: Array, inverse: Array) -> Array:
     return row_dots(_group_jacobian(h, x, mean, inverse), g, weight_shape)
 
 
 @derivative(group_norm_grad_, "x")
-def _(h: Any, g: Any, x: Any, x_shape: tuple[int, ...], weight: Any, mean: Any, inverse: Any) -> Array:
+def _(h: Array, g: Array, x: Array, x_shape: tuple[int, ...], weight: Array, mean: Array, inverse: Array) -> Array:
     return np.reshape(
         _grad_slope(
             _rows_of(h, mean), _rows_of(scaled_channels(g, weight, None), mean), _rows_of(x, mean), mean, inverse
@@ -1010,12 +1010,12 @@ def group_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, invers
 
 
 @derivative(group_weight_grad_, "g")
-def _(h: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Array:
+def _(h: Array, x: Array, x_shape: tuple[int, ...], mean: Array, inverse: Array) -> Array:
     return scaled_channels(np.reshape(_recomputed(_rows_of(x, mean), mean, inverse)[0], x_shape), h, None)
 
 
 @derivative(group_weight_grad_, "x")
-def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Array:
+def _(h: Array, g: Array, x: Array, mean: Array, inverse: Array) -> Array:
     return group_norm_grad(g, x, h, mean, inverse)
 
 

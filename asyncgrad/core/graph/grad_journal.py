@@ -434,7 +434,7 @@ def _has_sole_memory(grad: Any) -> bool:
     base = grad.base
     if base.__class__ is not np.ndarray:
         return base.__class__ is values.OwnedMemory
-    is_whole = base.flags.owndata and base.nbytes == grad.nbytes
+    is_whole = bool(base.flags.owndata and base.nbytes == grad.nbytes)
     del base
     # What a rule has reshaped is one.
     return is_whole and _references_to_base(grad) == _SOLE_BASE

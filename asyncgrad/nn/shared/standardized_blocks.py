@@ -161,7 +161,7 @@ def _coefficients(dots: Any, total: Any, center: Any, inverse: Any, factor: Any,
 
 def _part_length(length: int, rows: int, *values: Any) -> int:
     """Return the length of the parts of a row that scales or shifts are for."""
-    return min([length, *(length * rows // one.size for one in values if one is not None)])
+    return min([length, *(length * rows // int(one.size) for one in values if one is not None)])
 
 
 def _by_parts(function: Any, rows: Any, values: Any, out: Any) -> None:

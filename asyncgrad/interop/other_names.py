@@ -234,7 +234,14 @@ HERE = {
             ("remove_spectral_norm", "remove_weight_norm"),
             'ag.nn.utils.parametrize.remove_parametrizations(module, "weight")',
         ),
+        **dict.fromkeys(
+            [f"fuse_{kind}" for kind in ("conv_bn_eval", "conv_bn_weights", "linear_bn_eval", "linear_bn_weights")],
+            "ag.nn.Sequential(layer, norm), which computes the two one after the other",
+        ),
         **dict.fromkeys(("clip_grads_with_norm_", "get_total_norm"), "ag.optim.clip_grad_norm, which returns the norm"),
+    },
+    "asyncgrad.nn.utils.parametrize": {
+        "cached": "weight = module.weight where it is needed several times: each read computes it"
     },
     "asyncgrad.random": {"split": _RNG + "spawn(n)", "random": _RNG + "random(shape)"},
     "asyncgrad.tree": {"reduce": "functools.reduce(function, ag.tree.leaves(tree))"},

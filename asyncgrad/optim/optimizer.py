@@ -495,7 +495,10 @@ class Optimizer(ABC):
             {**group, **other, "params": group["params"]} for group, other in zip(self.param_groups, saved, strict=True)
         ]
         for group in merged:
-            self._check_options(group)
+            lr = group.get("lr")
+            # A schedule may have made it negative, as a StepLR does whose gamma is.
+            is_negative = isinstance(lr, (int, float)) and lr < 0
+            self._check_options({**group, "lr": -lr} if is_negative else group)
         numbers = [number for group in saved for number in group["params"]]
         params = dict(zip(numbers, self._params(), strict=True))
         groups = {id(param): group for group in merged for param in group["params"]}

@@ -937,9 +937,16 @@ class SequentialLR(_Combined):
         return self.schedulers[index], epoch - (self.milestones[index - 1] if index else 0)
 
 
+#: Schedules that set a rate, whatever it was before.
+_SETTING = (LambdaLR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR)
+
+
 @final
 class ChainedScheduler(_Combined):
     """The first rate times the factors of several schedules, from the step at which they are.
+
+    Where one sets the rate, as LambdaLR, CosineAnnealingWarmRestarts, CyclicLR and OneCycleLR do, it is that rate,
+    times the factors by which those after it change theirs in this step.
 
     Args:
         schedulers: the schedules, all at the same step.
@@ -962,10 +969,27 @@ class ChainedScheduler(_Combined):
         super().__init__(optimizer, steps[0] - 1)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
-        """Return the product of the first rate and the factor of each schedule."""
+        """Return the product of the first rate and the factor of each schedule.
+
+        A schedule that sets a rate, whatever it was, undoes what those before it have done; those after it change it by
+        the factor of this step alone.
+        """
+        found = [number for number, one in enumerate(self.schedulers) if isinstance(one, _SETTING)]
+        if found:
+            return self._rate_after(found[-1], base_lr, epoch, group)
         if not base_lr:
             return base_lr
         return base_lr * math.prod(one.rate(base_lr, epoch, group) / base_lr for one in self.schedulers)
+
+    def _rate_after(self, last: int, base_lr: float, epoch: int, group: int) -> float:
+        """Return the rate that the schedule of this number sets, times the factors of one step of those after it."""
+        setting = self.schedulers[last]
+        rate = setting.rate(setting.base_lrs[group] if group < len(setting.base_lrs) else base_lr, epoch, group)
+        for one in self.schedulers[last + 1 :]:
+            before = one.rate(1.0, epoch - 1, group) if epoch else 1.0
+            # A rate that has fallen to 0 is not multiplied any more.
+            rate *= one.rate(1.0, epoch, group) / before if before else 1.0
+        return rate
 
     def options(self, base_lr: float, epoch: int, group: int = 0) -> Group:
         """Return what the schedules set, with the product of the factors as "lr"."""

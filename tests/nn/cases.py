@@ -337,6 +337,16 @@ CONVOLUTION = [
         nn.conv2d, away_from_zero(1, 4, 3, 3), away_from_zero(6, 2, 2, 2), away_from_zero(6), by=(0, 1, 2), groups=2
     ),
     call_of(nn.conv2d, away_from_zero(1, 3, 3, 3), away_from_zero(3, 1, 2, 2), by=(0, 1), groups=3),
+    call_of(
+        nn.conv2d,
+        away_from_zero(2, 2, 5, 4),
+        away_from_zero(2, 1, 2, 2),
+        by=(0, 1),
+        groups=2,
+        stride=(1, 2),
+        padding=(1, 2),
+        dilation=(2, 1),
+    ),
     call_of(nn.conv2d, away_from_zero(1, 2, 3, 4), away_from_zero(2, 2, 2, 3), by=(0, 1), padding="same"),
     call_of(nn.conv2d, away_from_zero(1, 2, 4, 4), away_from_zero(2, 2, 2, 2), by=(0, 1), padding="valid"),
     call_of(nn.conv2d, away_from_zero(2, 4, 4), away_from_zero(2, 2, 1, 1), away_from_zero(2), by=(0, 1, 2)),

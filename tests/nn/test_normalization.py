@@ -85,6 +85,18 @@ def test_blocks_give_what_whole_arrays_do(
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("norm", ["group", "layer", "batch"])
+def test_the_gradient_of_a_sum_is_that_of_ones_in_memory(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_blocks, "LEAST", 0)
+    random = np.random.default_rng(5)
+    leaves = [ag.tensor(random.normal(size=shape), requires_grad=True) for shape in ((3, 6, 50), (6,), (6,))]
+    y = NORMS[norm](*leaves)
+    broadcast = sync.grad(y.sum(), leaves, retain_graph=True)
+
+    for one, other in zip(broadcast, sync.grad(y, leaves, np.ones(y.shape)), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12, atol=1e-12)
+
+
 def test_norms_in_blocks_keep_the_settings_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_blocks, "LEAST", 0)
     before = np.getbufsize(), np.geterr()

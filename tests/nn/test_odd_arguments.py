@@ -260,3 +260,36 @@ def test_a_row_of_ignored_labels_has_no_gradient_with_label_smoothing() -> None:
 
     assert math.isnan(loss.item())
     assert sync.grad(loss, [scores])[0].numpy().tolist() == [[0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "sizes"),
+    [
+        (nn.adaptive_avg_pool1d, (2, 0, 6), (3,)),
+        (nn.adaptive_avg_pool2d, (0, 6, 6), (3, 2)),
+        (nn.adaptive_max_pool1d, (0, 6), (3,)),
+        (nn.adaptive_max_pool2d, (0, 6, 5), (3, 2)),
+        (nn.adaptive_max_pool3d, (0, 6, 6, 6), (3, 2, 4)),
+    ],
+)
+def test_images_without_a_channel_are_pooled_to_none(
+    function: Callable[..., Any], shape: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
+    x = ag.tensor(np.zeros(shape), requires_grad=True)
+    result = function(x, sizes)
+
+    assert result.shape == (*shape[: -len(sizes)], *sizes)
+    assert sync.grad(result.sum(), [x])[0].shape == shape
+
+
+def test_positions_of_no_maxima_are_none() -> None:
+    maxima, positions = nn.adaptive_max_pool3d(np.zeros((0, 6, 6, 6)), (3, 2, 4), return_indices=True)
+
+    assert maxima.shape == positions.shape == (0, 3, 2, 4)
+    assert positions.dtype == np.int64
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "tanh"])
+def test_a_text_is_refused_by_the_name_of_the_function(name: str) -> None:
+    with pytest.raises(ag.errors.ArgumentTypeError, match=rf"nn\.{name} takes numbers, and x is of dtype <U1"):
+        getattr(nn, name)("a")

@@ -163,6 +163,41 @@ def test_a_chain_goes_on_from_where_its_schedules_are() -> None:
     assert rates(optimizer) == rates(whole)
 
 
+def test_a_rate_that_a_schedule_of_a_chain_sets_is_changed_by_those_after_it_alone() -> None:
+    optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=0.1)
+    parts = [
+        schedule.StepLR(optimizer, 1, 0.5),
+        schedule.LambdaLR(optimizer, lambda epoch: 1.0 + epoch),
+        schedule.ExponentialLR(optimizer, 0.5),
+    ]
+    chained = schedule.ChainedScheduler(parts)
+
+    assert [chained.rate(0.1, epoch) for epoch in range(4)] == pytest.approx([0.1, 0.1, 0.15, 0.2])
+
+
+@pytest.mark.parametrize("after", ["ExponentialLR", "LinearLR", "PolynomialLR"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_one_cycle_in_a_chain_is_that_of_pytorch(after: str) -> None:
+    torch = pytest.importorskip("torch")
+    options = {"ExponentialLR": {"gamma": 0.9}, "LinearLR": {"start_factor": 0.1}, "PolynomialLR": {"total_iters": 3}}
+    optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=0.1)
+    peer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    found, expected = (
+        module.ChainedScheduler(
+            [
+                module.OneCycleLR(one, 1.0, 20, cycle_momentum=False),
+                getattr(module, after)(one, **options[after]),
+            ]
+        )
+        for module, one in ((schedule, optimizer), (torch.optim.lr_scheduler, peer))
+    )
+    for _ in range(8):
+        assert rates(optimizer) == pytest.approx(rates(peer), rel=1e-12, abs=1e-15)
+        peer.step()
+        found.step()
+        expected.step()
+
+
 def momentums(optimizer: Any) -> list[float]:
     return [group["betas"][0] if "betas" in group else group["momentum"] for group in optimizer.param_groups]
 
@@ -375,6 +410,16 @@ def test_a_plateau_goes_on_from_its_state_dict() -> None:
     second.step(1.0)
 
     assert rates(other) == pytest.approx([0.05, 0.01])
+
+
+def test_an_optimizer_loads_the_negative_rate_that_a_schedule_has_set() -> None:
+    optimizer, other = optimizer_of_two_groups(), optimizer_of_two_groups()
+    first, second = (schedule.StepLR(each, 1, gamma=-0.5) for each in (optimizer, other))
+    first.step()
+    other.load_state_dict(optimizer.state_dict())
+    second.load_state_dict(first.state_dict())
+
+    assert rates(other) == rates(optimizer) == [-0.5 * rate for rate in RATES]
 
 
 def test_a_group_that_is_added_later_has_its_own_first_rate() -> None:

@@ -79,6 +79,8 @@ MISTAKES = {
     "nn.utils.clip_grad_norm_([x], 1.0)": ("'clip_grad_norm_'", "write ag.optim.clip_grad_norm"),
     "nn.utils.weight_norm(model)": ("'weight_norm'", "write ag.nn.utils.parametrizations.weight_norm"),
     "nn.utils.remove_weight_norm(model)": ("'remove_weight_norm'", "write ag.nn.utils.parametrize.remove_parametriz"),
+    "nn.utils.fuse_conv_bn_eval(model, model)": ("'fuse_conv_bn_eval'", "write ag.nn.Sequential(layer, norm)"),
+    "nn.utils.parametrize.cached()": ("'cached'", "write weight = module.weight"),
     "nn.init.kaiming_normal(x)": ("'kaiming_normal'", "Did you mean ag.nn.init.kaiming_normal_?"),
     "optim.lr_scheduler": ("'lr_scheduler'", "write ag.optim.schedule"),
     "optim.AdamMax([x])": ("'AdamMax'", "ag.optim.Ada"),

@@ -8,6 +8,7 @@ and applies the later changes again, which gives the same bits as a run without 
 from __future__ import annotations
 
 import operator
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
@@ -69,6 +70,15 @@ NO_GRAD = GradState(None, None, 0)
 
 #: The flags of new arrays, with several axes and with one.
 _NEW = frozenset({np.empty((2, 2)).flags.num, np.empty(2).flags.num})
+
+
+def _references_to_base(view: Any) -> int:
+    """Return how many references there are to what an array is a view of, one of which is the view's."""
+    return getrefcount(view.base)
+
+
+#: Their number where there is only the view's.
+_SOLE_BASE = _references_to_base(np.empty(2)[:1])
 
 
 class Change:
@@ -408,7 +418,7 @@ def may_take(grad: Any, variable: np.ndarray) -> bool:
         return False
     # Another library may make them anew for each look.
     flags = grad.flags
-    if not (flags.owndata or (is_numpy and grad.base.__class__ is values.OwnedMemory)):
+    if not (flags.owndata or (is_numpy and _has_sole_memory(grad))):
         return False
     if not (flags.writeable if is_numpy else getattr(flags, "writeable", True)):
         return False
@@ -417,6 +427,17 @@ def may_take(grad: Any, variable: np.ndarray) -> bool:
     if variable.flags.c_contiguous or not values.is_dense(variable):
         return bool(flags.c_contiguous)
     return bool(grad.strides == variable.strides)
+
+
+def _has_sole_memory(grad: Any) -> bool:
+    """Tell whether the memory of a view of NumPy's is all that it shows, and nothing else refers to it."""
+    base = grad.base
+    if base.__class__ is not np.ndarray:
+        return base.__class__ is values.OwnedMemory
+    is_whole = bool(base.flags.owndata and base.nbytes == grad.nbytes)
+    del base
+    # What a rule has reshaped is one.
+    return is_whole and _references_to_base(grad) == _SOLE_BASE
 
 
 # On the device of the tensor: a backward that fails or is taken back does this when none of its nodes runs.

@@ -231,7 +231,7 @@ ONE: dict[str, Array] = {char: _constant_one(char) for char in "fd"}
 def sigmoid_(x: Any) -> Any:
     """Return 1 / (1 + exp(-x))."""
     if x.__class__ is not np.ndarray or x.dtype.kind != "f":
-        x = floating(as_array(x))
+        x = floating(as_array(x), "nn.sigmoid", "x")
         if x.__class__ is not np.ndarray:
             return _device_logistic(x)
     if type(x) is np.ndarray:
@@ -328,7 +328,7 @@ def tanh(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         >>> nn.tanh(np.array([0.0, 1.0]))
         array([0.        , 0.76159416])
     """
-    if x is None:
+    if x is None or isinstance(x, str):
         check_arrays("tanh", x=x)
     return _tanh(x)
 
@@ -1446,7 +1446,7 @@ def _recorded_exponentials(x: Any, axis: int, largest: float, least_sum: float, 
 @kernel(name="softmax")
 def softmax_(x: Any, axis: int) -> Any:
     """Return exp(x) / sum(exp(x)) along an axis."""
-    x = floating(as_array(x))
+    x = floating(as_array(x), "nn.softmax", "x")
     if not x.size:
         return empty_like(x)
     values, sums = exponentials(x, axis)
@@ -1576,7 +1576,7 @@ def softmin(  # noqa: D417  # dim is there to be refused
 @kernel(name="log_softmax")
 def log_softmax_(x: Any, axis: int) -> Array:
     """Return x - log(sum(exp(x))) along an axis."""
-    x = floating(as_array(x))
+    x = floating(as_array(x), "nn.log_softmax", "x")
     if not x.size:
         return empty_like(x)
     with np.errstate(invalid="ignore"):

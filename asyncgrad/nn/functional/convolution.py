@@ -239,8 +239,9 @@ def _turned_filters(weight: Any, groups: int) -> Any:
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
     n, channels, height, width = shape
-    if len(weight) <= channels and (turned := _turned_window(window, shape)) is not None and _are_finite(weight):
-        # Windows over no more gradients are copied in less time than those over the images are added up.
+    # Windows of two axes over twice as many gradients are copied in less time than those over the images are added up.
+    most = channels * min(2, *window.kernel)
+    if len(weight) <= most and (turned := _turned_window(window, shape)) is not None and _are_finite(weight):
         return conv2d_.function(g, _turned_filters(weight, groups), None, turned, groups)
     matrices = _by_group(weight, groups).swapaxes(1, 2)
     if window.is_pixel:
@@ -275,6 +276,24 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
     return conv2d_weight_grad(g, h, weight_shape, window, groups)
 
 
+def _write_depthwise_dots(total: Any, by_group: Any, x: Any, window: Window) -> None:
+    """Write the gradient of filters that have a channel each: for each weight, products of rows that are not copied.
+
+    Args:
+        total: the array to write into, in the shape of the filters.
+        by_group: the gradients as `_grads_by_group` returns them.
+        x: the images.
+        window: over them.
+    """
+    padded = pad_images_last(x, window.padding, window.stride[1])
+    channels, (rows, columns) = len(padded), window.size
+    grads = by_group.reshape(channels, rows, columns * len(x))
+    everywhere = Tile(slice(0, rows), slice(0, columns), 0, rows * columns)
+    for row, column in window.offsets:
+        seen = shifted_tile(padded, window, row, column, everywhere).reshape(grads.shape)
+        total[:, 0, row, column] = np.add.reduce(np.vecdot(grads, seen), axis=1)
+
+
 @primitive(superlinear=True)
 @kernel(name="conv2d_weight_grad")
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
@@ -289,6 +308,10 @@ def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, 
             total += np.matmul(one, other.swapaxes(1, 2))
         return result
     by_group = _grads_by_group(g, groups)
+    is_depthwise = total.shape[1] == x.shape[1] // groups == 1
+    if is_depthwise and g.__class__ is x.__class__ is np.ndarray and g.dtype == x.dtype and g.dtype.char in "fd":
+        _write_depthwise_dots(result, by_group, x, window)
+        return result
     for some, part, windows in _columns(x, window, groups):
         total[some] += np.matmul(by_group[some, :, part], windows.swapaxes(1, 2))
     return result

@@ -36,7 +36,7 @@ from ...core.arrays.device_functions import COMPILED_TYPES, TableUpdate, compile
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import as_like, contiguous, ones_like
+from ...core.arrays.values import as_like, contiguous, is_device_array, ones_like
 from ...core.graph.saved_hooks import prepare_write
 from ...core.ops.composites import composite
 from ...core.ops.single_precision import by_single, holds_half_array
@@ -48,7 +48,7 @@ from ...errors import ArgumentError
 from ..shared import standardized_blocks
 from ..shared.arguments import array_of, check_real, complex_error, constant, lengths, option, real_floating, records
 from ..shared.axis_windows import windows_along
-from ..shared.row_blocks import are_in_blocks, blocks, repeated, scratch, unbuffered_rows
+from ..shared.row_blocks import are_in_blocks, blocks, by_rows, in_memory, scratch, tiled, unbuffered_rows
 from ..shared.rows import leading_sum, leading_sum_on_device, sum_rows
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _compute_blocks(x: Array, weight: Any, bias: Any, eps: float) -> tuple[Any, 
     """Return what `_compute` does, for NumPy arrays of one dtype."""
     count, length = x.shape
     value, mean, inverse = np.empty(x.shape, x.dtype), np.empty((count, 1), x.dtype), np.empty((count, 1), x.dtype)
-    weight, bias = repeated(weight, count), repeated(bias, count)
+    weight, bias = tiled(weight, count), tiled(bias, count)
     with unbuffered_rows(length):
         for at in blocks(count, length * x.itemsize):
             rows, out, center, factor = x[at], value[at], mean[at], inverse[at]
@@ -111,9 +111,9 @@ def _compute_blocks(x: Array, weight: Any, bias: Any, eps: float) -> tuple[Any, 
             np.reciprocal(factor, out=factor)
             out *= factor
             if weight is not None:
-                out *= weight[: len(rows)] if weight.ndim == 2 else weight
+                by_rows(np.multiply, out, weight, out)
             if bias is not None:
-                out += bias[: len(rows)] if bias.ndim == 2 else bias
+                by_rows(np.add, out, bias, out)
     return value, mean, inverse
 
 
@@ -123,12 +123,14 @@ def _grad_of_blocks(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any
     centers, factors = mean.reshape(-1), inverse.reshape(-1)
     result = np.empty(x.shape, x.dtype)
     source, grads, results = (one.reshape(count, length) for one in (x, g, result))
-    weight = None if weight is None else repeated(weight.reshape(-1), count)
+    weight = None if weight is None else tiled(weight.reshape(-1), count)
     with unbuffered_rows(length):
         for at in blocks(count, length * x.itemsize):
-            grad, out = grads[at], results[at]
+            out = results[at]
+            grad = in_memory(grads[at], out)
             if weight is not None:
-                grad = np.multiply(grad, weight[: len(grad)] if weight.ndim == 2 else weight, out=out)
+                by_rows(np.multiply, grad, weight, out)
+                grad = out
             standardized_blocks.grad_of_block(out, source[at], grad, centers[at], factors[at], factors[at])
     return result
 
@@ -137,11 +139,13 @@ def _weight_grad_of_blocks(g: Array, x: Array, mean: Any, inverse: Array) -> Any
     """Return the sum over rows of g times the standardized x, for NumPy arrays of one dtype."""
     count = len(mean)
     source, grads, factors = x.reshape(count, -1), g.reshape(count, -1), inverse.reshape(-1)
-    total = (factors * mean.reshape(-1)).dot(grads)
-    np.negative(total, out=total)
+    centers, total = factors * mean.reshape(-1), np.zeros(source.shape[1], x.dtype)
     for at in blocks(count, source.shape[1] * x.itemsize):
         rows = source[at]
-        total += factors[at].dot(np.multiply(rows, grads[at], out=scratch(rows.shape, rows.dtype)))
+        memory = scratch(rows.shape, rows.dtype)
+        grad = in_memory(grads[at], memory)
+        total -= centers[at].dot(grad)
+        total += factors[at].dot(np.multiply(rows, grad, out=memory))
     return total
 
 
@@ -532,6 +536,12 @@ def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, .
 
 @derivative(standardized_grad_, "x")
 def _(h: Any, g: Any, x: Array, scale: Any, mean: Any, inverse: Any) -> Array:
+    result = _grad_slope(h, g, x, mean, inverse)
+    return result if scale is None else result * _of_rows(scale)
+
+
+def _grad_slope(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    """Return the gradient of J(x) g for x, for rows without a scale."""
     if not array_of(x).size:
         return h
     to_h = standardized_grad(h, x, None, mean, inverse)
@@ -541,8 +551,7 @@ def _(h: Any, g: Any, x: Array, scale: Any, mean: Any, inverse: Any) -> Array:
     covariance = _means(g * h) - b * c
     if mean is not None:
         covariance = covariance - _means(g) * _means(h)
-    result = _jacobian_slope(covariance, y, deviation, b, c, to_h, to_g)
-    return result if scale is None else result * _of_rows(scale)
+    return _jacobian_slope(covariance, y, deviation, b, c, to_h, to_g)
 
 
 @primitive()
@@ -894,6 +903,145 @@ def _scaled_channels(x: Any, weight: Any, bias: Any) -> Any:
     return np.reshape(scaled_channels(images, weight, bias), shape)
 
 
+# Group norm: the rows of several channels, and a weight for each of these
+
+
+def _rows_of(x: Any, mean: Any) -> Any:
+    """Return images of shape (n, channels, positions) as the rows of given means, shape (1, rows, length)."""
+    array, rows = array_of(x), array_of(mean).shape[1]
+    return np.reshape(x, (1, rows, array.size // rows if rows else 0))
+
+
+def _of_samples(values: Any, n: int) -> Any:
+    """Return one number for each channel once for each sample, or None."""
+    return None if values is None else np.broadcast_to(values, (n, values.size)).reshape(-1)
+
+
+def _group_statistics(x: Any, groups: int, eps: float, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
+    """Return the group norm of images of shape (n, channels, positions); the means and inverse deviations of groups."""
+    n, channels, positions = x.shape
+    rows = x.reshape(1, n * groups, channels // groups * positions)
+    if are_in_blocks(x, weight, bias):
+        value = np.empty_like(x, order="C")
+        mean, _, inverse = standardized_blocks.standardize(
+            value.reshape(rows.shape), rows, eps, True, _of_samples(weight, n), _of_samples(bias, n)
+        )
+        return value, mean, inverse
+    value, mean, _, inverse = _statistics(rows, eps, True, None, None)
+    return scaled_channels_.function(value.reshape(x.shape), weight, bias), mean, inverse
+
+
+@primitive()
+def group_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: Any) -> Any:
+    """Return `value`, the group norm, which was computed together with the means and inverse deviations of groups."""
+    return value
+
+
+@derivative(group_norm_, "x")
+def _(g: Array, x: Array, weight: Array, mean: Array, inverse: Array) -> Array:
+    return group_norm_grad(g, x, weight, mean, inverse)
+
+
+@derivative(group_norm_, "weight")
+def _(g: Array, x: Array, weight_shape: tuple[int, ...], mean: Array, inverse: Array) -> Array:
+    return group_weight_grad(g, x, weight_shape, mean, inverse)
+
+
+@derivative(group_norm_, "bias")
+def _(g: Array, bias_shape: tuple[int, ...]) -> Array:
+    return row_sums(g, bias_shape)
+
+
+@primitive()
+def group_norm_grad_(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
+    """Return the product of the Jacobian of the standardized groups with g times the weight of each channel."""
+    if are_in_blocks(x, g, weight, mean, inverse):
+        result = np.empty_like(x, order="C")
+        rows = (1, mean.shape[1], x.size // mean.shape[1])
+        by = _of_samples(weight, len(x))
+        arrays = (one.reshape(rows) for one in (result, x, g))
+        standardized_blocks.input_grad(*arrays, by, mean, inverse)
+        return result
+    grads, rows = _rows_of(g * _of_rows(weight), mean), _rows_of(x, mean)
+    return standardized_grad_.function(grads, rows, None, mean, inverse).reshape(x.shape)
+
+
+def _group_jacobian(h: Array, x: Array, mean: Array, inverse: Array) -> Any:
+    """Return J(x) h for images, without a weight."""
+    result = standardized_grad(_rows_of(h, mean), _rows_of(x, mean), None, mean, inverse)
+    return np.reshape(result, array_of(x).shape)
+
+
+@derivative(group_norm_grad_, "g")
+def _(h: Array, x: Array, weight: Array, mean: Array, inverse: Array) -> Array:
+    return scaled_channels(_group_jacobian(h, x, mean, inverse), weight, None)
+
+
+@derivative(group_norm_grad_, "weight")
+def _(h: Array, g: Array, x: Array, weight_shape: tuple[int, ...], mean: Array, inverse: Array) -> Array:
+    return row_dots(_group_jacobian(h, x, mean, inverse), g, weight_shape)
+
+
+@derivative(group_norm_grad_, "x")
+def _(h: Array, g: Array, x: Array, x_shape: tuple[int, ...], weight: Array, mean: Array, inverse: Array) -> Array:
+    return np.reshape(
+        _grad_slope(
+            _rows_of(h, mean), _rows_of(scaled_channels(g, weight, None), mean), _rows_of(x, mean), mean, inverse
+        ),
+        x_shape,
+    )
+
+
+@primitive()
+def group_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+    """Return the sum over each channel of g times the standardized groups of x."""
+    n, channels, positions = x.shape
+    if not are_in_blocks(x, g, mean, inverse):
+        value = _standardize(_rows_of(x, mean), mean, inverse)
+        return _dots(value.reshape(x.shape), g).reshape(shape)
+    source, gradients = x.reshape(-1, positions), g.reshape(-1, positions)
+    dots, totals = np.empty((2, n * channels), x.dtype)
+    for at in blocks(n * channels, positions * x.itemsize):
+        rows = source[at]
+        grads = in_memory(gradients[at], scratch(rows.shape, rows.dtype))
+        dots[at], totals[at] = np.vecdot(grads, rows), sum_rows(grads)
+    by_group = (mean.shape[1], n * channels // mean.shape[1])
+    dots, totals = dots.reshape(by_group), totals.reshape(by_group)
+    found = (dots - totals * mean.reshape(-1, 1)) * inverse.reshape(-1, 1)
+    return np.add.reduce(found.reshape(n, channels), axis=0).reshape(shape)
+
+
+@derivative(group_weight_grad_, "g")
+def _(h: Array, x: Array, x_shape: tuple[int, ...], mean: Array, inverse: Array) -> Array:
+    return scaled_channels(np.reshape(_recomputed(_rows_of(x, mean), mean, inverse)[0], x_shape), h, None)
+
+
+@derivative(group_weight_grad_, "x")
+def _(h: Array, g: Array, x: Array, mean: Array, inverse: Array) -> Array:
+    return group_norm_grad(g, x, h, mean, inverse)
+
+
+_group_norm = group_norm_.call
+group_norm_grad: Callable[..., Any] = group_norm_grad_.call
+group_weight_grad: Callable[..., Any] = group_weight_grad_.call
+
+
+def _normalize_groups(x: Any, groups: int, eps: float, weight: Any, bias: Any) -> Any:
+    """Return x of shape (n, channels, ...) with each group standardized, times a weight and plus a bias of channels."""
+    data = array_of(x)
+    n, channels = data.shape[:2]
+    positions = math.prod(data.shape[2:])
+    if weight is None or data.dtype.kind != "f" or is_device_array(data):
+        # A device has kernels for the two steps.
+        shape = (1, n * groups, channels // groups * positions)
+        result, _, _ = _normalize_rows(x, shape, eps, True, None, None)
+        return _scaled_channels(result, weight, bias)
+    images = np.reshape(x, (n, channels, positions))
+    factor, offset = (None if one is None else array_of(one) for one in (weight, bias))
+    value, mean, inverse = _group_statistics(array_of(images), groups, eps, factor, offset)
+    return np.reshape(_group_norm(images, weight, bias, value, mean, inverse), data.shape)
+
+
 @on_device_of_arguments
 def group_norm(
     x: Tensor | np.ndarray,
@@ -935,9 +1083,7 @@ def group_norm(
     _check_channels("group_norm", channels, weight=weight, bias=bias)
     if n * positions * (channels // num_groups) == 1:
         raise ArgumentError(f"group_norm needs more than one value in a group: x has shape {data.shape}")
-    shape = (1, n * num_groups, channels // num_groups * positions)
-    result, _, _ = _normalize_rows(x, shape, eps, True, None, None)
-    return _scaled_channels(result, weight, bias)
+    return _normalize_groups(x, num_groups, eps, weight, bias)
 
 
 # Root mean square norm: made of the functions above, where a device has no kernel for it with its weight.

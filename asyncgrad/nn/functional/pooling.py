@@ -553,6 +553,15 @@ def _sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int
     return tuple(own if one is None else int(one) for one, own in zip(both, shape[-2:], strict=True))  # type: ignore[return-value]
 
 
+def _without_channels(x: Any, sizes: tuple[int, ...], return_indices: bool) -> Any:
+    """Return the maxima of images without a channel, of which there are none, in windows of some numbers."""
+    shape = array_of(x).shape
+    empty = np.reshape(x, (*shape[: -len(sizes)], *sizes))
+    if not return_indices:
+        return empty
+    return with_positions(x, empty, zeros_like(array_of(x), array_of(empty).shape).astype(np.int64))
+
+
 def _no_windows(x: Any, rows: int, columns: int) -> Any:
     """Return an empty array of rows and columns, one of which is 0, for each channel."""
     shape = array_of(x).shape
@@ -588,7 +597,7 @@ def adaptive_avg_pool2d(x: Tensor | np.ndarray, output_size: NewLengths) -> Tens
         return np.mean(x, axis=(-2, -1), keepdims=True)
     if not rows or not columns:
         return _no_windows(x, rows, columns)
-    if height % rows == 0 and width % columns == 0:
+    if data.shape[-3] and height % rows == 0 and width % columns == 0:
         return avg_pool2d(x, (height // rows, width // columns))
     return means_of_windows(means_of_windows(x, rows, data.ndim - 2), columns, data.ndim - 1)
 
@@ -651,6 +660,8 @@ def adaptive_max_pool2d(
     rows, columns = _sizes("adaptive_max_pool2d", data.shape, output_size)
     height, width = data.shape[-2:]
     if not data.shape[-3]:
+        if data.ndim == 3:
+            return _without_channels(x, (rows, columns), return_indices)
         raise ArgumentError(f"adaptive_max_pool2d takes images with a channel, not of shape {data.shape}")
     if not rows or not columns:
         empty = _no_windows(x, rows, columns)
@@ -922,6 +933,8 @@ def adaptive_max_pool3d(x: Tensor | np.ndarray, output_size: NewLengths, return_
     shape = array_of(x).shape
     depth, rows, columns = _three_sizes("adaptive_max_pool3d", shape, output_size)
     if not shape[-4]:
+        if len(shape) == 4:
+            return _without_channels(x, (depth, rows, columns), truth(return_indices, "return_indices"))
         raise ArgumentError(f"adaptive_max_pool3d takes volumes with a channel, not of shape {shape}")
     if not depth * rows * columns:
         empty = np.reshape(x[..., :0], (*shape[:-3], depth, rows, columns))

@@ -222,8 +222,8 @@ def constant(function: str, name: str, value: Any) -> Any:
     return array_of(value)
 
 
-def floating(array: Array) -> Any:
-    """Return a floating or complex array as it is, and any other in float64.
+def floating(array: Array, function: str = "a function of nn", name: str = "its argument") -> Any:
+    """Return a floating or complex array as it is, and any other in float64; function and name are for the error.
 
     Raises:
         ArgumentTypeError: it does not hold numbers.
@@ -232,7 +232,7 @@ def floating(array: Array) -> Any:
     if kind in "fc":
         return array
     if kind not in _NUMBERS:
-        raise _no_numbers("a function of nn", "its argument", array)
+        raise _no_numbers(function, name, array)
     return array.astype(np.float64)
 
 

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["are_in_blocks", "blocks", "repeated", "scratch", "unbuffered_rows"]
+__all__ = ["are_in_blocks", "blocks", "by_rows", "in_memory", "scratch", "tiled", "unbuffered_rows"]
 
 
-#: The bytes of a block; several arrays of this size fit into a core's own cache.
-BLOCK = 1 << 18
+#: The bytes of a block; several of this size fit into the last cache. In smaller ones, which a core's own cache holds,
+#: the calls cost more than that saves.
+BLOCK = 1 << 20
+#: The bytes of a row that each row is multiplied by, repeated: it stays in a core's own cache.
+_TILE = 1 << 18
 #: Larger temporaries are new arrays.
 _MOST_KEPT = 1 << 20
 #: From this length, a row is computed faster by itself than through NumPy's buffer.
@@ -46,16 +49,34 @@ def blocks(rows: int, row_bytes: int) -> Iterator[slice]:
         yield slice(first, min(first + step, rows))
 
 
-def repeated(row: Any, rows: int) -> Any:
-    """Return one row, or None, as what the rows of a block are computed with.
+def in_memory(rows: Any, memory: Any) -> Any:
+    """Return rows, or a copy of them in the given memory where they are one number that is broadcast.
 
-    That is the row itself for a few blocks. For many it is repeated once, since NumPy computes two arrays of one shape
-    in half of the time that an array and a row take.
+    BLAS takes no such array, and NumPy's own sums of its products take several times as long as the copy. The gradient
+    of a sum is one.
     """
-    row_bytes = 0 if row is None else row.nbytes
-    if rows * row_bytes < 4 * BLOCK or row_bytes > BLOCK:
-        return row
-    return np.repeat(row.reshape(1, -1), BLOCK // row_bytes, axis=0)
+    if rows.strides[-1]:
+        return rows
+    memory[...] = rows
+    return memory
+
+
+def tiled(row: Any, rows: int) -> Any:
+    """Return one row, repeated for some of so many rows, for `by_rows`; None stays None."""
+    if row is None:
+        return None
+    return np.repeat(row.reshape(1, -1), max(1, min(rows, _TILE // max(1, row.nbytes))), axis=0)
+
+
+def by_rows(function: Any, block: Any, tile: Any, out: Any) -> None:
+    """Write a function of each row of a block, and of one row, as `tiled` returns it, into `out`.
+
+    NumPy computes two arrays of one shape in half of the time that an array and a row take.
+    """
+    step = len(tile)
+    for first in range(0, len(block), step):
+        some = block[first : first + step]
+        function(some, tile[: len(some)], out=out[first : first + step])
 
 
 @final

@@ -2,7 +2,8 @@
 
 Arrays are contiguous, of shape (outer, rows, inner), and all of one floating dtype. Statistics have the shape
 (1, rows, 1); scales and shifts have one number for each row. Where outer is 1, a row lies together in memory, and all
-passes over it are done at once. Otherwise rows are apart, and each pass goes through all blocks; these are centered.
+passes over it are done at once; it may have a scale and a shift for each of several equal parts then. Otherwise rows
+are apart, and each pass goes through all blocks; these are centered.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import row_blocks
-from .row_blocks import blocks, scratch, unbuffered_rows
+from .row_blocks import blocks, in_memory, scratch, unbuffered_rows
 from .rows import sum_rows
 
 if TYPE_CHECKING:
@@ -35,15 +36,15 @@ def standardize(value: Any, x: Array, eps: float, centered: bool, scale: Any, sh
         x: the array.
         eps: added to the variance.
         centered: subtract the mean; otherwise None stands for the means.
-        scale: of each row, or None.
-        shift: of each row, or None.
+        scale: of each row, or of each part of one, or None.
+        shift: likewise.
     """
     if len(x) > 1:
         return _standardize_apart(value, x, eps, scale, shift)
     _, rows, length = x.shape
     mean, variance, inverse = np.empty((3, rows, 1), x.dtype)
-    by, plus = (None if one is None else one.reshape(-1, 1) for one in (scale, shift))
-    with unbuffered_rows(length):
+    by, plus = (None if one is None else one.reshape(rows, -1) for one in (scale, shift))
+    with unbuffered_rows(_part_length(length, rows, scale, shift)):
         for at in blocks(rows, length * x.itemsize):
             some, out = x[0, at], value[0, at]
             if centered:
@@ -53,18 +54,25 @@ def standardize(value: Any, x: Array, eps: float, centered: bool, scale: Any, sh
             variance[at, 0] = np.vecdot(some, some)
             variance[at] /= length
             inverse[at] = np.reciprocal(np.sqrt(variance[at] + eps))
-            np.multiply(some, inverse[at] if by is None else inverse[at] * by[at], out=out)
+            if by is None:
+                np.multiply(some, inverse[at], out=out)
+            else:
+                _by_parts(np.multiply, some, inverse[at] * by[at], out)
             if plus is not None:
-                out += plus[at]
+                _by_parts(np.add, out, plus[at], out)
     return _as_statistics(mean if centered else None, variance, inverse)
 
 
 def input_grad(result: Any, x: Array, g: Any, scale: Any, mean: Any, inverse: Any) -> None:
     """Write scale * inverse * (g - mean(g) - y mean(g y)), where y is the standardized x, into `result`.
 
-    It is computed as g * factor - x * slope - offset, without y.
+    It is computed as g * factor - x * slope - offset, without y. With a scale for each part of a row, it is that of
+    scale * g without a scale.
     """
     inverse, center = inverse.reshape(-1), None if mean is None else mean.reshape(-1)
+    if scale is not None and scale.size > inverse.size:
+        _input_grad_of_parts(result[0], x[0], g[0], scale.reshape(inverse.size, -1), center, inverse)
+        return
     factor = inverse if scale is None else inverse * scale
     if len(x) > 1:
         _input_grad_apart(result, x, g, factor, center, inverse)
@@ -73,7 +81,8 @@ def input_grad(result: Any, x: Array, g: Any, scale: Any, mean: Any, inverse: An
     with unbuffered_rows(length):
         for at in blocks(rows, length * x.itemsize):
             middle = None if center is None else center[at]
-            grad_of_block(result[0, at], x[0, at], g[0, at], middle, inverse[at], factor[at])
+            out = result[0, at]
+            grad_of_block(out, x[0, at], in_memory(g[0, at], out), middle, inverse[at], factor[at])
 
 
 def grad_of_block(out: Any, x: Any, g: Any, center: Any, inverse: Any, factor: Any) -> None:
@@ -93,6 +102,23 @@ def grad_of_block(out: Any, x: Any, g: Any, center: Any, inverse: Any, factor: A
     out -= np.multiply(x, slope[:, None], out=scratch(x.shape, x.dtype))
     if offset is not None:
         out -= offset[:, None]
+
+
+def _input_grad_of_parts(result: Any, x: Any, g: Any, scale: Any, center: Any, inverse: Any) -> None:
+    """Write what `input_grad` does for a scale of each part of a row, shape (rows, parts), into `result`."""
+    rows, length = x.shape
+    with unbuffered_rows(length // scale.shape[1]):
+        for at in blocks(rows, length * x.itemsize):
+            some, by, out = x[at], scale[at], result[at]
+            grads = in_memory(g[at], out)
+            parts = (by.size, length // by.shape[1])
+            pieces = grads.reshape(parts)
+            dots = np.vecdot(np.vecdot(pieces, some.reshape(parts)).reshape(by.shape), by)
+            totals = np.vecdot(sum_rows(pieces).reshape(by.shape), by)
+            slope, offset = _coefficients(dots, totals, center[at], inverse[at], inverse[at], length)
+            _by_parts(np.multiply, grads, by * inverse[at, None], out)
+            out -= np.multiply(some, slope[:, None], out=scratch(some.shape, some.dtype))
+            out -= offset[:, None]
 
 
 def centered_dots(x: Any, g: Any, mean: Any, inverse: Any) -> Any:
@@ -131,6 +157,17 @@ def _coefficients(dots: Any, total: Any, center: Any, inverse: Any, factor: Any,
     slope = dots if center is None else dots - total * center
     slope = slope * inverse * inverse * factor / count
     return slope, None if center is None else total * factor / count - slope * center
+
+
+def _part_length(length: int, rows: int, *values: Any) -> int:
+    """Return the length of the parts of a row that scales or shifts are for."""
+    return min([length, *(length * rows // int(one.size) for one in values if one is not None)])
+
+
+def _by_parts(function: Any, rows: Any, values: Any, out: Any) -> None:
+    """Write a function of the parts of rows, and of a value for each, shape (rows, parts), into `out`."""
+    parts = (values.size, rows.shape[1] // values.shape[1])
+    function(rows.reshape(parts), values.reshape(-1, 1), out=out.reshape(parts))
 
 
 class _Layout(NamedTuple):

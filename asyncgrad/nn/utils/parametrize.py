@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from operator import setitem
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ...core.arrays.interception import on_device_of
 from ...core.graph.saved_hooks import prepare_write
 from ...core.settings.arguments import must_be, truth
 from ...core.settings.context import no_grad
+from ...core.settings.lazy import name_advisor
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError, ArgumentTypeError
 from ..modules.containers import ModuleDict
@@ -264,3 +265,8 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         delattr(module, _NAME)
     module.register_parameter(tensor_name, tensor)
     return module
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the module.
+    __getattr__ = name_advisor(__name__)

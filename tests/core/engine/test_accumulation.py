@@ -15,6 +15,8 @@ from tests.support.functions import awaiting, calling
 from tests.support.leaves import leaf
 from tests.support.loops import on_each_loop
 
+SHARED = np.arange(6.0)
+
 
 class Fresh:
     """A body that returns an array of its own and remembers where that was, but holds no reference."""
@@ -174,11 +176,12 @@ async def test_a_root_that_is_a_leaf_gets_a_copy_of_the_gradient_to_start_from()
     "made",
     [
         lambda grad: np.broadcast_to(np.float64(2.0), (2, 3)),
-        lambda grad: np.arange(6.0).reshape(2, 3),
+        lambda grad: SHARED.reshape(2, 3),
+        lambda grad: np.arange(7.0)[:6].reshape(2, 3),
         lambda grad: np.arange(12.0).reshape(2, 6)[:, ::2],
         lambda grad: np.asfortranarray(grad.numpy() + 1.0),
     ],
-    ids=["expanded", "view", "strided", "other layout"],
+    ids=["expanded", "view of another's", "part", "strided", "other layout"],
 )
 async def test_what_is_no_array_of_its_own_in_the_layout_of_the_leaf_is_cloned_into_it(made):
     x = ag.tensor(np.zeros((2, 3)), requires_grad=True)
@@ -190,6 +193,21 @@ async def test_what_is_no_array_of_its_own_in_the_layout_of_the_leaf_is_cloned_i
     assert grad.flags.writeable
     assert grad.strides == x.numpy().strides
     np.testing.assert_array_equal(grad, made(ag.tensor(np.ones((2, 3)))))
+
+
+async def test_a_view_that_alone_has_its_memory_becomes_the_gradient_uncopied():
+    addresses = []
+
+    def reshaped(grad):
+        made = np.arange(6.0)
+        addresses.append(address(made))
+        return made.reshape(2, 3)
+
+    x = ag.tensor(np.zeros((2, 3)), requires_grad=True)
+
+    await ag.backward(calling(x, reshaped), np.ones((2, 3)))
+
+    assert [address(x.grad.numpy())] == addresses
 
 
 async def test_grad_is_laid_out_like_its_leaf():

@@ -284,6 +284,7 @@ CALLED = {
     "extremes_of_groups values",
     *("fft_c2r a", "fft_r2c a", "float_power x", "float_power y", "gelu_grad x", "gelu_tanh_grad x", "insert values"),
     *(
+        "group_weight_grad g",
         "inv a",
         "inverse_deviation x",
         "inverse_deviations x",
@@ -303,7 +304,6 @@ CALLED = {
     *("silu_grad x", "singular_values a", "sums_between x", "mixed_along x"),
     *("squared_residuals a", "squared_residuals b", "standardize_grad x", "std a", "take a", "taken_along x"),
     *(
-        "standardized_grad x",
         "standardized_scale_grad g",
         "tensordot a",
         "tensordot b",

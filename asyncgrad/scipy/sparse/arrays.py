@@ -226,8 +226,10 @@ class SparseArray(Elementwise):
 
     def nonzero(self) -> tuple[Any, ...]:
         """Return the rows and the columns, or the places in a vector, of the elements that are not 0."""
-        found: tuple[Any, ...] = self.toscipy().nonzero()
-        return found
+        data, pattern = self._deduplicated()
+        places = pattern.positions()[1:] if self.is_vector else pattern.positions()
+        kind, is_kept = sparse.get_index_dtype(maxval=max(self.shape)), raw(data) != 0
+        return tuple([place[is_kept].astype(kind, copy=False) for place in places])
 
     def max(self, axis: int | tuple[int, ...] | None = None, out: None = None, *, explicit: bool = False) -> Any:
         """Return the largest element, or that of each column (axis 0) or row (axis 1) as a sparse vector.

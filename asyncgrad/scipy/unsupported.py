@@ -186,7 +186,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "directed_hausdorff": "write np.max(np.min(cdist(u, v), 1))",
     },
     "fft": {
-        **dict.fromkeys(("fht", "fhtoffset", "ifht"), _ARRAYS),
         **dict.fromkeys(("get_workers", "prev_fast_len", "register_backend", "set_backend"), _OWN),
         **dict.fromkeys(("set_global_backend", "set_workers", "skip_backend"), _OWN),
     },

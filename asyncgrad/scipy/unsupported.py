@@ -170,6 +170,12 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("is_sptriangular", "onenormest", "spbandwidth"), _ARRAYS),
         **dict.fromkeys(("ArpackError", "ArpackNoConvergence", "MatrixRankWarning", "use_solver"), _OWN),
     },
+    "stats": {
+        **dict.fromkeys(
+            ("kstwo", "landau", "levy_stable", "studentized_range"),
+            "call scipy.stats.{name} on arrays: its density is a series or an integral, whose derivatives SciPy lacks",
+        ),
+    },
     "spatial": {
         **dict.fromkeys(("ConvexHull", "Delaunay", "HalfspaceIntersection", "KDTree", "Rectangle"), _CLASS),
         **dict.fromkeys(("SphericalVoronoi", "Voronoi", "cKDTree"), _CLASS),

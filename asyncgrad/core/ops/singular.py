@@ -309,7 +309,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 RULES[np.linalg.lstsq] = lstsq
 
 
-def _cutoff_of_rank(values: Array, rank: int) -> float:
+def _cutoff_of_rank(values: np.ndarray, rank: int) -> float:
     """Return a cutoff relative to the largest singular value that drops what LAPACK drops, whatever it was told.
 
     LAPACK takes an rcond outside of (0, 1) for its own precision, where `pinv` takes it at its word.
@@ -329,6 +329,6 @@ def _cutoff_of_device(a: Any, rcond: Any) -> Any:
     return rcond if 0 < rcond < 1 else np.finfo(a.dtype).eps
 
 
-def _drops_much(a: Any, values: Array, rank: int) -> bool:
+def _drops_much(a: Any, values: np.ndarray, rank: int) -> bool:
     """Return whether a singular value that is dropped is more than a rounding error, so that its matrix matters."""
     return rank < values.size and bool(values[rank] > max(a.shape) * np.finfo(values.dtype).eps * values[0])

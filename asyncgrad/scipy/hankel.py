@@ -9,7 +9,7 @@ Source: Hamilton, Uncorrelated modes of the non-linear power spectrum (2000), ap
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +18,15 @@ from ..core.tensor import Tensor, asarray
 from .arguments import floating
 from .special import loggamma, poch
 
+if TYPE_CHECKING:
+    from ..core.arrays.array_like import TensorLike
+
 __all__ = ["fht", "fhtoffset", "ifht"]
 
 _LOG_2 = float(np.log(2))
 
 
-def fht(a: Any, dln: Any, mu: Any, offset: Any = 0.0, bias: Any = 0.0) -> Tensor:
+def fht(a: TensorLike, dln: TensorLike, mu: TensorLike, offset: TensorLike = 0.0, bias: TensorLike = 0.0) -> Tensor:
     """Return the fast Hankel transform of samples along the last axis, as `scipy.fft.fht`.
 
     Args:
@@ -49,10 +52,10 @@ def fht(a: Any, dln: Any, mu: Any, offset: Any = 0.0, bias: Any = 0.0) -> Tensor
         >>> round(gradient.item(), 4)
         0.2509
     """
-    return _transformed(floating(a), dln, mu, offset, bias, is_inverse=False)
+    return _transformed(floating(a), [floating(one) for one in (dln, mu, offset, bias)], is_inverse=False)
 
 
-def ifht(A: Any, dln: Any, mu: Any, offset: Any = 0.0, bias: Any = 0.0) -> Tensor:
+def ifht(A: TensorLike, dln: TensorLike, mu: TensorLike, offset: TensorLike = 0.0, bias: TensorLike = 0.0) -> Tensor:
     """Return the samples whose fast Hankel transform is `A`, as `scipy.fft.ifht`; see `fht`.
 
     Args:
@@ -67,10 +70,10 @@ def ifht(A: Any, dln: Any, mu: Any, offset: Any = 0.0, bias: Any = 0.0) -> Tenso
 
     Source: scipy.fft.ifht.
     """
-    return _transformed(floating(A), dln, mu, offset, bias, is_inverse=True)
+    return _transformed(floating(A), [floating(one) for one in (dln, mu, offset, bias)], is_inverse=True)
 
 
-def fhtoffset(dln: Any, mu: Any, initial: Any = 0.0, bias: Any = 0.0) -> Tensor:
+def fhtoffset(dln: TensorLike, mu: TensorLike, initial: TensorLike = 0.0, bias: TensorLike = 0.0) -> Tensor:
     """Return the offset closest to `initial` with which `fht` rings least, as `scipy.fft.fhtoffset`.
 
     Args:
@@ -81,34 +84,36 @@ def fhtoffset(dln: Any, mu: Any, initial: Any = 0.0, bias: Any = 0.0) -> Tensor:
 
     Source: scipy.fft.fhtoffset.
     """
-    frequency = np.pi / (2 * asarray(dln))
+    dln, mu, initial, bias = (floating(one) for one in (dln, mu, initial, bias))
+    frequency = np.pi / (2 * dln)
     phases = np.imag(loggamma((mu + 1 + bias) / 2 + 1j * frequency) + loggamma((mu + 1 - bias) / 2 + 1j * frequency))
     turns = (_LOG_2 - initial) / dln + phases / np.pi
     return asarray(initial + (turns - np.round(raw(turns))) * dln)
 
 
-def _transformed(samples: Tensor, dln: Any, mu: Any, offset: Any, bias: Any, *, is_inverse: bool) -> Tensor:
-    count = samples.shape[-1]
-    is_biased = bool(raw(bias) != 0) or bool(getattr(bias, "requires_grad", False))
+def _transformed(samples: Tensor, parameters: list[Tensor], *, is_inverse: bool) -> Tensor:
+    count, (dln, _, offset, bias) = samples.shape[-1], parameters
+    is_biased = bias.item() != 0 or bias.requires_grad
     steps = (np.arange(count) - (count - 1) / 2) * dln
     if is_biased:
         samples = samples * np.exp(bias * (steps + offset) if is_inverse else -bias * steps)
     spectrum = np.fft.rfft(samples)
-    factors = _factors(count, dln, mu, offset, bias, is_inverse)
+    factors = _factors(count, parameters, is_inverse)
     found: Any = np.flip(np.fft.irfft((spectrum * factors).astype(spectrum.dtype, copy=False), count), -1)
     if is_biased:
         found = found * np.exp(bias * steps if is_inverse else -bias * (steps + offset))
     return asarray(found)
 
 
-def _factors(count: int, dln: Any, mu: Any, offset: Any, bias: Any, is_inverse: bool) -> Any:
+def _factors(count: int, parameters: list[Tensor], is_inverse: bool) -> Tensor:
     """Return by what the Fourier coefficients are multiplied, shape (count // 2 + 1,)."""
     numbers = np.arange(count // 2 + 1)
-    factors = _away_from_poles(numbers, count, dln, mu, offset, bias)
+    factors = _away_from_poles(numbers, count, *parameters)
     if not np.isfinite(raw(factors)[0]):
         # Both gamma functions, or one, have a pole: `poch` knows their quotient.
-        first = 2.0 ** asarray(bias) * poch((mu + 1 - bias) / 2, asarray(bias))
-        rest = _away_from_poles(numbers[1:], count, dln, mu, offset, bias)
+        _, mu, _, bias = parameters
+        first = 2.0**bias * poch((mu + 1 - bias) / 2, bias)
+        rest = _away_from_poles(numbers[1:], count, *parameters)
         factors = np.concatenate([np.reshape(first, 1), rest])
     if not count % 2:
         # The highest frequency of an even number of samples is real.
@@ -117,10 +122,10 @@ def _factors(count: int, dln: Any, mu: Any, offset: Any, bias: Any, is_inverse: 
     if is_singular.any():
         warnings.warn(f"singular {'inverse ' * is_inverse}transform; consider changing the bias", stacklevel=4)
         factors = np.where(is_singular, 1.0, factors)
-    return np.where(is_singular, 0.0, 1 / np.conj(factors) if is_inverse else factors)
+    return asarray(np.where(is_singular, 0.0, 1 / np.conj(factors) if is_inverse else factors))
 
 
-def _away_from_poles(numbers: Any, count: int, dln: Any, mu: Any, offset: Any, bias: Any) -> Any:
-    frequencies = np.pi * numbers / (count * asarray(dln))
+def _away_from_poles(numbers: np.ndarray, count: int, dln: Tensor, mu: Tensor, offset: Tensor, bias: Tensor) -> Tensor:
+    frequencies = np.pi * numbers / (count * dln)
     above, below = (loggamma((mu + 1 + one) / 2 + 1j * frequencies) for one in (bias, -bias))
-    return np.exp(above - np.conj(below) + bias * _LOG_2 + 2j * (_LOG_2 - offset) * frequencies)
+    return asarray(np.exp(above - np.conj(below) + bias * _LOG_2 + 2j * (_LOG_2 - offset) * frequencies))

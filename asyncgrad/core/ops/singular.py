@@ -290,7 +290,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     is_vector = b.ndim == 1
     if is_vector:
         b, solutions = expand_dims(b, -1), solutions[:, np.newaxis]
-    if getattr(a, "requires_grad", False) and not is_device_array(values) and _drops_much(a, values, int(rank)):
+    if getattr(a, "requires_grad", False) and not is_device_array(values) and _drops_much(a.shape, values, int(rank)):
         x = product(_without_small(a, np.arange(values.size) >= int(rank)), b)
     else:
         x = least_squares_(a, b, solutions, cutoff)
@@ -322,13 +322,13 @@ def _cutoff_of_rank(values: np.ndarray, rank: int) -> float:
     return math.sqrt(kept) * math.sqrt(dropped) or kept / 2
 
 
-def _cutoff_of_device(a: Any, rcond: Any) -> Any:
+def _cutoff_of_device(a: Any, rcond: float | None) -> float:
     """Return the cutoff that the solver of a device uses, without a look at its singular values."""
     if rcond is None:
-        return np.finfo(a.dtype).eps * max(a.shape)
-    return rcond if 0 < rcond < 1 else np.finfo(a.dtype).eps
+        return float(np.finfo(a.dtype).eps) * max(a.shape)
+    return rcond if 0 < rcond < 1 else float(np.finfo(a.dtype).eps)
 
 
-def _drops_much(a: Any, values: np.ndarray, rank: int) -> bool:
+def _drops_much(shape: tuple[int, ...], values: np.ndarray, rank: int) -> bool:
     """Return whether a singular value that is dropped is more than a rounding error, so that its matrix matters."""
-    return rank < values.size and bool(values[rank] > max(a.shape) * np.finfo(values.dtype).eps * values[0])
+    return rank < values.size and bool(values[rank] > max(shape) * np.finfo(values.dtype).eps * values[0])

@@ -153,7 +153,7 @@ def newton(
                 f"scipy.optimize.newton: x1 and rtol hold for a number x0, not for an array of shape {np.shape(x0)}: "
                 "leave them out"
             )
-        kept = {"tol": tol, "maxiter": maxiter, "full_output": full_output, "disp": disp, "rtol": rtol}
+        kept: dict[str, Any] = {"tol": tol, "maxiter": maxiter, "full_output": full_output, "disp": disp, "rtol": rtol}
         kept["x1"] = None if x1 is None else array_of(floating(x1))[()]
         return _newton_of_array(func, start, fprime, fprime2, args, kept)
     method = "secant" if fprime is None and x1 is not None else "newton" if fprime2 is None else "halley"

@@ -656,7 +656,7 @@ def bsr_array(
     return _in_dtype(_by_numbers("bsr_array", arg1, shape), dtype)
 
 
-def _by_numbers(name: str, arg1: Any, shape: Any) -> SparseArray:
+def _by_numbers(name: str, arg1: Any, shape: tuple[int, ...] | None) -> SparseArray:
     """Return the array in which SciPy's constructor puts the elements where it puts their numbers."""
     is_parts = isinstance(arg1, tuple) and np.ndim(raw(arg1[0])) >= 2
     if not is_parts:
@@ -667,7 +667,7 @@ def _by_numbers(name: str, arg1: Any, shape: Any) -> SparseArray:
     return coo_array((np.reshape(data, -1)[placed.data - 1], placed.coords), placed.shape)
 
 
-def find(A: Any) -> tuple[Any, Any, Tensor]:
+def find(A: Any) -> tuple[np.ndarray, np.ndarray, Tensor]:
     """Return the rows, the columns and the values of the elements that are not 0, in the order of rows.
 
     Args:

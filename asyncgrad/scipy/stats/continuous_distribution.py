@@ -38,7 +38,7 @@ class ContinuousDistribution(UnivariateDistribution):
         """Return a point inside of the support of the standard form: by default one that all supports have."""
         return self._inner
 
-    def _flat_ends(self, *shapes: Any) -> tuple[Any, Any]:
+    def _flat_ends(self, *shapes: Any) -> tuple[bool | np.ndarray, bool | np.ndarray]:
         """Return where all functions are constant at the ends of the support: by default whatever the shapes are."""
         return self._flat_start, self._flat_end
 

@@ -109,11 +109,10 @@ class JohnsonBounded(Transformed):
     def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
         return np.log(b) - np.log(y) - np.log1p(-y)
 
-    def _log_slopes(self, q: Any, a: Any, b: Any) -> tuple[Any, Any]:
-        def of_base(z: Any) -> Any:
-            return np.log(b) - special.log_expit((z - a) / b) - special.log_expit((a - z) / b)
-
-        return self._of_base_quantiles(of_base, q, a, b)
+    def _log_slopes(self, q: np.ndarray, a: Any, b: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(
+            lambda z: np.log(b) - special.log_expit((z - a) / b) - special.log_expit((a - z) / b), q, a, b
+        )
 
 
 @final

@@ -57,9 +57,9 @@ class DoubleParetoLogNormal(Implicit):
 
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
         logarithm = np.log(y)
-        return self._log_density(logarithm - shapes[0], *shapes) - logarithm
+        return self._log_of_standard(logarithm - shapes[0], *shapes) - logarithm
 
-    def _log_density(self, distance: Any, u: Any, s: Any, a: Any, b: Any) -> Any:
+    def _log_of_standard(self, distance: Any, u: Any, s: Any, a: Any, b: Any) -> Any:
         """Return the logarithm of the density of the logarithm, by its distance from `u`."""
         z = distance / s
         right, left = self._parts(z, u, s, a, b)
@@ -78,7 +78,7 @@ class DoubleParetoLogNormal(Implicit):
         u, s, a, b = (np.expand_dims(asarray(shape), -1) for shape in shapes)
         scale = raw(s) + 1 / raw(a) + 1 / raw(b)
         distances = scale * np.concatenate([-sizes, sizes])
-        logarithm = np.maximum(self._log_density(distances, u, s, a, b), -800.0)
+        logarithm = np.maximum(self._log_of_standard(distances, u, s, a, b), -800.0)
         mean = shapes[0] + 1 / shapes[2] - 1 / shapes[3]
         return mean - np.sum(scale * weights * np.exp(logarithm) * logarithm, -1)
 

@@ -86,11 +86,10 @@ class Burr(WithPowers):
     def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
         return np.log(c) + np.log(d) - (c + 1) * np.log(y) - log1p_power(y, -c)
 
-    def _log_slopes(self, q: Any, c: Any, d: Any) -> tuple[Any, Any]:
-        def of_base(z: Any) -> Any:
-            return np.log(c) + np.log(d) + (c + 1) / c * log_expm1(z / d) - z / d
-
-        return self._of_base_quantiles(of_base, q, c, d)
+    def _log_slopes(self, q: np.ndarray, c: Any, d: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(
+            lambda z: np.log(c) + np.log(d) + (c + 1) / c * log_expm1(z / d) - z / d, q, c, d
+        )
 
     def _mean_power(self, order: int, c: Any, d: Any) -> Any:
         margin = c - order
@@ -116,11 +115,10 @@ class Burr12(WithPowers):
     def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
         return np.log(c) + np.log(d) + (c - 1) * np.log(y) - log1p_power(y, c)
 
-    def _log_slopes(self, q: Any, c: Any, d: Any) -> tuple[Any, Any]:
-        def of_base(z: Any) -> Any:
-            return np.log(c) + np.log(d) + (c - 1) / c * log_expm1(z / d) - z / d
-
-        return self._of_base_quantiles(of_base, q, c, d)
+    def _log_slopes(self, q: np.ndarray, c: Any, d: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(
+            lambda z: np.log(c) + np.log(d) + (c - 1) / c * log_expm1(z / d) - z / d, q, c, d
+        )
 
     def _mean_power(self, order: int, c: Any, d: Any) -> Any:
         margin = c * d - order
@@ -254,11 +252,8 @@ class Mielke(Transformed):
     def _log_slope(self, y: Any, k: Any, s: Any) -> Any:
         return np.log(k) - (s + 1) * np.log(y) - log1p_power(y, -s)
 
-    def _log_slopes(self, q: Any, k: Any, s: Any) -> tuple[Any, Any]:
-        def of_base(z: Any) -> Any:
-            return np.log(k) + (s + 1) / s * log_expm1(z * s / k) - z * s / k
-
-        return self._of_base_quantiles(of_base, q, k, s)
+    def _log_slopes(self, q: np.ndarray, k: Any, s: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(lambda z: np.log(k) + (s + 1) / s * log_expm1(z * s / k) - z * s / k, q, k, s)
 
 
 @final
@@ -314,11 +309,8 @@ class Kappa3(WithPowers):
     def _log_slope(self, y: Any, a: Any) -> Any:
         return np.log(a) - (a + 1) * np.log(y) - np.log1p(a * y ** (-a))
 
-    def _log_slopes(self, q: Any, a: Any) -> tuple[Any, Any]:
-        def of_base(z: Any) -> Any:
-            return np.log(a) - (a + 1) / a * (np.log(a) - log_expm1(a * z)) - a * z
-
-        return self._of_base_quantiles(of_base, q, a)
+    def _log_slopes(self, q: np.ndarray, a: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(lambda z: np.log(a) - (a + 1) / a * (np.log(a) - log_expm1(a * z)) - a * z, q, a)
 
     # By other forms where the variable is small, for it may be 0.
 

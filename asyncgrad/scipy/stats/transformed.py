@@ -59,12 +59,11 @@ class JohnsonUnbounded(WithPowers):
     def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
         return np.log(b) - 0.5 * np.log1p(y * y)
 
-    def _log_slopes(self, q: Any, a: Any, b: Any) -> tuple[Any, Any]:
-        def of_base(z: Any) -> Any:
-            # The logarithm of a hyperbolic cosine, which may overflow.
-            return np.log(b) + math.log(2) - np.logaddexp((z - a) / b, (a - z) / b)
-
-        return self._of_base_quantiles(of_base, q, a, b)
+    def _log_slopes(self, q: np.ndarray, a: Any, b: Any) -> tuple[Any, Any]:
+        # The logarithm of a hyperbolic cosine, which may overflow.
+        return self._of_base_quantiles(
+            lambda z: np.log(b) + math.log(2) - np.logaddexp((z - a) / b, (a - z) / b), q, a, b
+        )
 
     def _mean_power(self, order: int, a: Any, b: Any) -> Any:
         # Of exp(k (z - a) / b), whose sums the powers of a hyperbolic sine are.
@@ -244,8 +243,8 @@ class ExponentiatedWeibull(Transformed):
         inner = np.log(-np.expm1(-(y**c)))
         return np.log(a) + np.log(c) + (a - 1) * inner - y**c + (c - 1) * np.log(y)
 
-    def _log_slopes(self, q: Any, a: Any, c: Any) -> tuple[Any, Any]:
-        def of_log_cdf(logarithm: Any) -> Any:
+    def _log_slopes(self, q: np.ndarray, a: Any, c: Any) -> tuple[Any, Any]:
+        def of_log_cdf(logarithm: np.ndarray) -> Any:
             power = -log_of_rest(logarithm / a)
             # Where the power is as small as the probability of the Weibull variable.
             is_small = raw(logarithm / a) < -36
@@ -313,11 +312,8 @@ class ExponentialPower(Transformed):
     def _log_slope(self, y: Any, b: Any) -> Any:
         return np.log(b) + special.xlogy(b - 1, y) + y**b
 
-    def _log_slopes(self, q: Any, b: Any) -> tuple[Any, Any]:
-        def of_base(z: Any) -> Any:
-            return np.log(b) + (b - 1) / b * np.log(np.log1p(z)) + np.log1p(z)
-
-        return self._of_base_quantiles(of_base, q, b)
+    def _log_slopes(self, q: np.ndarray, b: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(lambda z: np.log(b) + (b - 1) / b * np.log(np.log1p(z)) + np.log1p(z), q, b)
 
 
 halflogistic: HalfLogistic = HalfLogistic("halflogistic")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ __all__ = [
 LINE = (-np.inf, np.inf)
 
 
-def _points_up_to_half() -> tuple[Any, Any]:
+def _points_up_to_half() -> tuple[np.ndarray, np.ndarray]:
     """Return points between 0 and 1/2, and weights of an integral over them, which may be infinite at the ends.
 
     Source: Takahasi and Mori, Double exponential formulas for numerical integration (1974).
@@ -101,11 +102,11 @@ class Transformed(ContinuousDistribution):
         low, high = self._log_slopes(_PROBABILITIES, *[np.expand_dims(asarray(shape), -1) for shape in shapes])
         return self.base._entropy(*self._base_shapes(*shapes)) - np.sum(_WEIGHTS * (low + high), -1)
 
-    def _log_slopes(self, q: Any, *shapes: Any) -> tuple[Any, Any]:
+    def _log_slopes(self, q: np.ndarray, *shapes: Any) -> tuple[Any, Any]:
         """Return `_log_slope` at two quantiles, of `q` from below and from above, in any order."""
         return self._log_slope(self._ppf(q, *shapes), *shapes), self._log_slope(self._isf(q, *shapes), *shapes)
 
-    def _of_base_quantiles(self, function: Any, q: Any, *shapes: Any) -> tuple[Any, Any]:
+    def _of_base_quantiles(self, function: Callable[..., Any], q: np.ndarray, *shapes: Any) -> tuple[Any, Any]:
         """Return a function at two quantiles of the base's, for `_log_slopes` where the variable would overflow."""
         base = self._base_shapes(*shapes)
         return function(self.base._ppf(q, *base)), function(self.base._isf(q, *base))

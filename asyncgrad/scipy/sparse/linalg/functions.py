@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -14,6 +14,9 @@ from ....errors import ArgumentTypeError
 from ...arguments import floating
 from ..arrays import SparseArray, csr_array, eye_array
 from .systems import spsolve
+
+if TYPE_CHECKING:
+    from ....core.arrays.array_like import TensorLike
 
 __all__ = ["expm_multiply", "inv", "norm"]
 
@@ -47,7 +50,7 @@ def inv(A: Any) -> SparseArray:
     return found if isinstance(found, SparseArray) else csr_array(np.reshape(found, (1, 1)))
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None) -> Tensor:
+def norm(x: Any, ord: float | str | None = None, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Return a norm of a sparse matrix, or of each of its rows or columns, as `scipy.sparse.linalg.norm`.
 
     Args:
@@ -87,12 +90,12 @@ def norm(x: Any, ord: Any = None, axis: Any = None) -> Tensor:
 
 def expm_multiply(
     A: Any,
-    B: Any,
+    B: TensorLike,
     start: float | None = None,
     stop: float | None = None,
     num: int | None = None,
     endpoint: bool | None = None,
-    traceA: Any = None,
+    traceA: object = None,
 ) -> Tensor:
     """Return exp(t A) @ B without the matrix exp(t A), for t = 1 or evenly spaced numbers.
 
@@ -145,7 +148,7 @@ def expm_multiply(
     return asarray(np.stack(found))
 
 
-def _exponential_product(A: Any, B: Tensor, time: float) -> Tensor:
+def _exponential_product(A: SparseArray | Tensor, B: Tensor, time: float) -> Tensor:
     """Return exp(time A) @ B by steps in which the matrix, less a multiple of the identity, has a small norm."""
     size = A.shape[0]
     known = A.toscipy() if isinstance(A, SparseArray) else sparse.csr_array(np.asarray(raw(A)))

@@ -21,6 +21,7 @@ from .operators import solve_operator
 
 if TYPE_CHECKING:
     from ....core.arrays.array import Array
+    from ....core.arrays.array_like import TensorLike
 
 
 __all__ = ["Factors", "bicgstab", "cg", "factorized", "gmres", "minres", "splu", "spsolve"]
@@ -157,7 +158,7 @@ class Factors:
         self._solver: Solver = solver
         self.shape: tuple[int, ...] = matrix.shape
 
-    def solve(self, rhs: Any, trans: str = "N") -> Tensor:
+    def solve(self, rhs: TensorLike, trans: str = "N") -> Tensor:
         """Return x with `A @ x == rhs`; with the transpose of A for `trans` "T", the conjugate transpose for "H".
 
         Args:
@@ -182,7 +183,7 @@ def splu(
     diag_pivot_thresh: float | None = None,
     relax: int | None = None,
     panel_size: int | None = None,
-    options: Any = None,
+    options: object = None,
 ) -> Factors:
     """Return the factored matrix, whose `solve` is differentiable by the elements and the right-hand side.
 
@@ -213,7 +214,7 @@ def splu(
     return Factors(matrix, solver)
 
 
-def factorized(A: Any) -> Callable[[Any], Tensor]:
+def factorized(A: Any) -> Callable[[TensorLike], Tensor]:
     """Return the function that solves the systems of a matrix, which is factored once; see `splu`.
 
     Source: scipy.sparse.linalg.factorized.
@@ -348,7 +349,7 @@ def gmres(
 
 def minres(
     A: Any,
-    b: Any,
+    b: TensorLike,
     x0: Any = None,
     *,
     rtol: float = 1e-5,

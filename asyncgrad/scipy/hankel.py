@@ -84,11 +84,10 @@ def fhtoffset(dln: TensorLike, mu: TensorLike, initial: TensorLike = 0.0, bias: 
 
     Source: scipy.fft.fhtoffset.
     """
-    dln, mu, initial, bias = (floating(one) for one in (dln, mu, initial, bias))
-    frequency = np.pi / (2 * dln)
-    phases = np.imag(loggamma((mu + 1 + bias) / 2 + 1j * frequency) + loggamma((mu + 1 - bias) / 2 + 1j * frequency))
-    turns = (_LOG_2 - initial) / dln + phases / np.pi
-    return asarray(initial + (turns - np.round(raw(turns))) * dln)
+    spacing, order, start, power = (floating(one) for one in (dln, mu, initial, bias))
+    above, below = (loggamma((order + 1 + one) / 2 + 0.5j * np.pi / spacing) for one in (power, -power))
+    turns = (_LOG_2 - start) / spacing + np.imag(above + below) / np.pi
+    return asarray(start + (turns - np.round(raw(turns))) * spacing)
 
 
 def _transformed(samples: Tensor, parameters: list[Tensor], *, is_inverse: bool) -> Tensor:
@@ -114,14 +113,14 @@ def _factors(count: int, parameters: list[Tensor], is_inverse: bool) -> Tensor:
         _, mu, _, bias = parameters
         first = 2.0**bias * poch((mu + 1 - bias) / 2, bias)
         rest = _away_from_poles(numbers[1:], count, *parameters)
-        factors = np.concatenate([np.reshape(first, 1), rest])
+        factors = asarray(np.concatenate([np.reshape(first, 1), rest]))
     if not count % 2:
         # The highest frequency of an even number of samples is real.
-        factors = np.where(numbers == count // 2, np.real(factors), factors)
+        factors = asarray(np.where(numbers == count // 2, np.real(factors), factors))
     is_singular = np.isinf(raw(factors)) if not is_inverse else raw(factors) == 0
     if is_singular.any():
         warnings.warn(f"singular {'inverse ' * is_inverse}transform; consider changing the bias", stacklevel=4)
-        factors = np.where(is_singular, 1.0, factors)
+        factors = asarray(np.where(is_singular, 1.0, factors))
     return asarray(np.where(is_singular, 0.0, 1 / np.conj(factors) if is_inverse else factors))
 
 

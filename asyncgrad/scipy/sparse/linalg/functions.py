@@ -50,7 +50,7 @@ def inv(A: Any) -> SparseArray:
     return found if isinstance(found, SparseArray) else csr_array(np.reshape(found, (1, 1)))
 
 
-def norm(x: Any, ord: float | str | None = None, axis: int | tuple[int, ...] | None = None) -> Tensor:
+def norm(x: Any, ord: Any = None, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Return a norm of a sparse matrix, or of each of its rows or columns, as `scipy.sparse.linalg.norm`.
 
     Args:
@@ -130,21 +130,21 @@ def expm_multiply(
     if isinstance(A, linalg.LinearOperator):
         raise ArgumentTypeError("scipy.sparse.linalg.expm_multiply takes a matrix here, not a LinearOperator")
     A = A if isinstance(A, SparseArray) else csr_array(A) if sparse.issparse(A) else floating(A)
-    B = floating(B)
-    if len(A.shape) != 2 or A.shape[0] != A.shape[1] or B.ndim not in (1, 2) or B.shape[0] != A.shape[0]:
+    product = floating(B)
+    if len(A.shape) != 2 or A.shape[0] != A.shape[1] or product.ndim not in (1, 2) or product.shape[0] != A.shape[0]:
         raise ValueError(
             "scipy.sparse.linalg.expm_multiply takes a square matrix and a vector or matrix with as many rows, not "
-            f"shapes {A.shape} and {B.shape}"
+            f"shapes {A.shape} and {product.shape}"
         )
     if start is None and stop is None and num is None and endpoint is None:
-        return _exponential_product(A, B, 1.0)
+        return _exponential_product(A, product, 1.0)
     if start is None or stop is None:
         raise ValueError("scipy.sparse.linalg.expm_multiply takes start and stop together, or neither")
     times = np.linspace(start, stop, 50 if num is None else num, endpoint=endpoint is None or endpoint)
     found = []
     for before, time in zip([0.0, *times], times, strict=False):
-        B = _exponential_product(A, B, float(time - before))
-        found.append(B)
+        product = _exponential_product(A, product, float(time - before))
+        found.append(product)
     return asarray(np.stack(found))
 
 

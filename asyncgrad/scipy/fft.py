@@ -1,4 +1,4 @@
-"""Functions of `scipy.fft`, with Tensors as results: Fourier, cosine and sine transforms.
+"""Functions of `scipy.fft`, with Tensors as results: Fourier, cosine, sine and Hankel transforms.
 
 Transforms are linear, and so are their derivatives: a gradient goes through the transposed transform.
 """
@@ -21,6 +21,9 @@ from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentError
 from .arguments import floating
 from .error_names import name_errors
+from .hankel import fht as fht
+from .hankel import fhtoffset as fhtoffset
+from .hankel import ifht as ifht
 from .unsupported import refuse
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ __all__ = [
     "fftfreq",
     "fftn",
     "fftshift",
+    "fht",
+    "fhtoffset",
     "hfft",
     "hfft2",
     "hfftn",
@@ -48,6 +53,7 @@ __all__ = [
     "ifft2",
     "ifftn",
     "ifftshift",
+    "ifht",
     "ihfft",
     "ihfft2",
     "ihfftn",

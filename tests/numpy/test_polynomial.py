@@ -146,8 +146,11 @@ def test_coefficients_may_be_complex_and_narrow() -> None:
     (gradient,) = sync.grad(powers.polyval(0.5, leaf).real, [leaf])
     narrow = anp.polynomial.hermite.hermval(np.float32([0.5]), ag.tensor(np.float32([1, 2, 3]), requires_grad=True))
 
+    ends = np.float32([0, 2])
+    mapped = anp.polynomial.Polynomial(np.float32([1, 2, 3]), ends, ends)(np.float32([0.5]))
+
     np.testing.assert_allclose(gradient, [1.0, 0.5, 0.25])
-    assert narrow.dtype == np.float32
+    assert narrow.dtype == mapped.dtype == np.float32
 
 
 def test_a_list_of_tensors_is_a_row_of_coefficients() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import fft
-from tests.core.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case, check_derivatives
 from tests.scipy.functions import check, check_values
 
 _RNG = np.random.default_rng(5)
@@ -46,7 +47,7 @@ CALLS = [(name, case) for name, many in CASES.items() for case in many]
 
 
 def test_every_function_has_a_case() -> None:
-    assert set(fft.__all__) == {*CASES, "fftfreq", "rfftfreq", "next_fast_len"}
+    assert set(fft.__all__) == {*CASES, "fftfreq", "rfftfreq", "next_fast_len", "fht", "fhtoffset", "ifht"}
 
 
 @pytest.mark.sampled
@@ -121,3 +122,27 @@ def test_the_gradient_of_the_energy_of_an_orthogonal_transform_is_twice_the_data
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
     with pytest.raises((AsyncgradError, ValueError), match=message):
         call()
+
+
+@pytest.mark.parametrize(("mu", "bias"), [(2.0, 0.0), (-1.5, -0.4), (-3.0, 2.0), (-0.5, 0.5), (-0.5, -0.5)])
+@pytest.mark.parametrize("name", ["fht", "ifht"])
+def test_a_hankel_transform_is_scipys_also_where_it_is_singular(name: str, mu: float, bias: float) -> None:
+    for x in (_X, np.float32(_X[:, :-1])):
+        with warnings.catch_warnings(record=True) as expected_warnings:
+            warnings.simplefilter("always")
+            expected = getattr(scipy.fft, name)(x, 0.3, mu, 0.1, bias)
+        with warnings.catch_warnings(record=True) as found_warnings:
+            warnings.simplefilter("always")
+            found = getattr(fft, name)(x, 0.3, mu, 0.1, bias)
+
+        assert [str(one.message) for one in found_warnings] == [str(one.message) for one in expected_warnings]
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-5 if x.dtype == np.float32 else 1e-9)
+
+
+def test_a_hankel_transform_is_differentiable_by_all_that_it_takes() -> None:
+    numbers = [np.array(one) for one in (0.3, 1.2, 0.1, 0.4)]
+    for function in (fft.fht, fft.ifht):
+        check_derivatives(function, Case((_X[0], *numbers), {}, (0, 1, 2, 3, 4)))
+    check_derivatives(fft.fhtoffset, Case(tuple(numbers), {}, (0, 1, 2, 3)))
+    np.testing.assert_allclose(fft.fhtoffset(*numbers), scipy.fft.fhtoffset(*numbers), rtol=1e-14)

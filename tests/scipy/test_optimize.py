@@ -474,6 +474,18 @@ def test_scipy_writing_into_residuals_leaves_what_the_graph_has_saved(loss: str)
         assert found.nfev == expected.nfev
 
 
+@pytest.mark.parametrize("start", [0.3 + 1j, [0.3 + 1j, 0.2 - 1j]], ids=["number", "array"])
+def test_newton_finds_complex_zeros_with_their_gradients(start: Any) -> None:
+    c, direction, weight = ag.tensor(2.0 + 0.5j, requires_grad=True), 0.3 - 0.7j, 1.0 + 0.3j
+    zeros = optimize.newton(lambda z, c: z**2 + z + c, start, args=(c,), tol=1e-14)
+    (gradient,) = sync.grad(np.real(np.sum(weight * zeros**2)), [c])
+
+    exact = scipy.optimize.newton(lambda z: z**2 + z + c.item(), start, lambda z: 2 * z + 1, tol=1e-14)
+    np.testing.assert_allclose(zeros.detach(), exact, rtol=1e-12)
+    expected = np.sum(weight * 2 * exact * -direction / (2 * exact + 1)).real
+    np.testing.assert_allclose((np.conj(gradient.item()) * direction).real, expected, rtol=1e-12)
+
+
 @one_loop
 async def test_an_awaited_zero_is_that_of_newton() -> None:
     async def f(x: Any, a: Any) -> Any:

@@ -161,6 +161,14 @@ OF_DATA: dict[str, Callable[..., Any]] = {
     "cg": lambda a, b: sparse.linalg.cg(a, b[:, 0], rtol=1e-13)[0],
     "gmres": lambda a, b: sparse.linalg.gmres(a, b[:, 0], rtol=1e-13)[0],
     "bicgstab": lambda a, b: sparse.linalg.bicgstab(a, b[:, 0], rtol=1e-13)[0],
+    "minres": lambda a, b: sparse.linalg.minres(a, b[:, 0], rtol=1e-13, shift=0.25)[0],
+    "splu": lambda a, b: sparse.linalg.splu(a).solve(b, "T"),
+    "inv": lambda a, b: sparse.linalg.inv(a).toarray(),
+    "norm": lambda a, b: sparse.linalg.norm(a) * sparse.linalg.norm(a, 3, 0),
+    "expm_multiply": lambda a, b: sparse.linalg.expm_multiply(a * 0.125, b, -0.5, 1.5, num=3),
+    "find": lambda a, b: sparse.find(a)[2],
+    "dia_array": lambda a, b: sparse.dia_array((np.reshape(a.data[:6], (2, 3)), [0, -1]), shape=(3, 4)).toarray(),
+    "bsr_array": lambda a, b: sparse.bsr_array((np.reshape(a.data[:6], (1, 2, 3)), [1], [0, 1])).toarray(),
 }
 
 
@@ -175,7 +183,7 @@ def test_derivatives_with_respect_to_elements(name: str, kind: str) -> None:
     order = np.argsort(np.lexsort((symmetric.tocoo().row, symmetric.tocoo().col)))
 
     def function(data: Any, b: Any) -> Any:
-        return OF_DATA[name](array(data + data[order] if name == "cg" else data * 2, kind), b)
+        return OF_DATA[name](array(data + data[order] if name in ("cg", "minres") else data * 2, kind), b)
 
     assert sync.gradcheck(function, [half, dense])
     assert sync.gradgradcheck(function, [half, dense])
@@ -350,3 +358,46 @@ def test_a_product_by_elements_that_is_too_large_names_the_sparse_one() -> None:
     with pytest.raises(MemoryError, match=r"csr_array\(matrix\) \* t, which is sparse"):
         matrix * t
     assert (sparse.csr_array(matrix) * t).shape == matrix.shape
+
+
+_OF_SCIPYS: dict[str, Callable[[Any, Any], Any]] = {
+    **{
+        f"norm {order}": lambda library, a, order=order: library.linalg.norm(a, order)
+        for order in (None, 1, -1, 2, np.inf, "nuc")
+    },
+    **{
+        f"norm {order} along {axis}": lambda library, a, order=order, axis=axis: library.linalg.norm(a, order, axis)
+        for order in (None, 3, -np.inf)
+        for axis in (0, 1, (0, 1), (0, 5))
+    },
+    "inv": lambda library, a: library.linalg.inv(a).toarray(),
+    "inv of a dense one": lambda library, a: library.linalg.inv(a.toarray()),
+    "expm_multiply": lambda library, a: library.linalg.expm_multiply(a * 9, np.ones(3)),
+    "expm_multiply of several": lambda library, a: library.linalg.expm_multiply(-a, np.eye(3)[:, :2], 0.5, 2, num=3),
+    "factorized": lambda library, a: library.linalg.factorized(a)(np.arange(3.0)),
+    **{
+        f"splu, {trans}": lambda library, a, trans=trans: library.linalg.splu(a).solve(np.arange(3.0), trans)
+        for trans in "NTHX"
+    },
+    "splu of a singular one": lambda library, a: library.linalg.splu(a * 0),
+    "find": lambda library, a: np.stack([np.asarray(one) for one in library.find(a)]),
+    "dia_array": lambda library, a: library.dia_array((SQUARE, [0, -1, 2]), shape=(4, 3)).toarray(),
+    "bsr_array": lambda library, a: library.bsr_array((SQUARE.reshape(3, 1, 3), [1, 0, 1], [0, 1, 3])).toarray(),
+    "empty dia_array": lambda library, a: library.dia_array((3, 4)).toarray(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:splu converted")
+@pytest.mark.parametrize("name", _OF_SCIPYS)
+def test_a_function_of_a_sparse_matrix_is_scipys(name: str) -> None:
+    matrix = scipy_sparse.csc_array(SQUARE + 0.5 * np.eye(3)[::-1])
+    try:
+        expected = _OF_SCIPYS[name](scipy_sparse, matrix)
+    except (TypeError, ValueError, RuntimeError) as error:
+        with pytest.raises(type(error)):
+            _OF_SCIPYS[name](sparse, sparse.csc_array(matrix))
+        return
+    found = _OF_SCIPYS[name](sparse, sparse.csc_array(matrix))
+
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert found.dtype == np.asarray(expected).dtype

@@ -651,6 +651,64 @@ def test_an_entropy_keeps_its_digits_for_great_shapes(name: str, shapes: tuple[f
     np.testing.assert_allclose(found.item(), getattr(scipy.stats, name).entropy(*shapes), rtol=1e-11)
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes", "expected"),
+    [
+        # Computed with 25 digits by mpmath 1.3; SciPy's integrals miss nearly all of it.
+        ("johnsonsb", (0.04317267509914106, 0.031837781130785066), -20.25994508068898),
+        ("fatiguelife", (2900.0,), None),
+        ("exponweib", (0.03, 0.02), None),
+        ("dpareto_lognorm", (0.0, 1e-4, 2.0, 1.5), None),
+    ],
+)
+def test_an_entropy_sees_all_scales_of_a_family(name: str, shapes: tuple[float, ...], expected: float | None) -> None:
+    family = getattr(stats, name)
+    leaves = [ag.tensor(one, requires_grad=True) for one in shapes]
+    found = family.entropy(*leaves)
+    gradients = sync.grad(found, leaves)
+
+    if expected is not None:
+        assert found.item() == pytest.approx(expected, rel=1e-13)
+    for place, (shape, gradient) in enumerate(zip(shapes, gradients, strict=True)):
+        step = 1e-4 * (shape or 1.0)
+        ends = [family.entropy(*shapes[:place], shape + by, *shapes[place + 1 :]).item() for by in (step, -step)]
+        assert gradient.item() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "end"),
+    [
+        *(("burr", (10.5, 4.3), 0.0), ("mielke", (10.4, 4.6), 0.0), ("exponweib", (2.9, 2.0), 0.0)),
+        *(("fatiguelife", (29.0,), 0.0), ("gibrat", (), 0.0), ("gengamma", (4.4, -3.1), 0.0)),
+        *(("johnsonsb", (4.3, 3.2), 0.0), ("johnsonsb", (4.3, 3.2), 1.0)),
+    ],
+)
+def test_a_density_that_ends_flat_has_values_and_gradients_there(
+    name: str, shapes: tuple[float, ...], end: float
+) -> None:
+    for method in ("pdf", "cdf", "sf"):
+        leaves = [ag.tensor(one, requires_grad=True) for one in (end, *shapes, 0.0, 1.0)]
+        found = getattr(getattr(stats, name), method)(*leaves)
+
+        assert found.item() == getattr(getattr(scipy.stats, name), method)(end, *shapes)
+        for gradient in sync.grad(found, leaves, allow_unused=True):
+            assert gradient is None or gradient.item() == 0
+
+
+def test_the_half_logistic_distribution_of_a_small_shape_keeps_its_moments() -> None:
+    c = ag.tensor(1e-9, requires_grad=True)
+    mean, variance = stats.genhalflogistic.mean(c), stats.genhalflogistic.var(c)
+
+    np.testing.assert_allclose([mean.item(), variance.item()], scipy.stats.halflogistic.stats(), rtol=1e-8)
+    (slope,) = sync.grad(mean, [c])
+    assert slope.item() == pytest.approx(-(np.pi**2) / 6, rel=1e-8)
+
+
+def test_a_generalized_logistic_quantile_does_not_overflow() -> None:
+    c = 0.4
+    np.testing.assert_allclose(stats.genlogistic.ppf(1e-300, c).item(), np.log(1e-300) / c, rtol=1e-12)
+
+
 def test_the_entropy_of_many_students_keeps_its_digits() -> None:
     for df in (3.0, 1e20):
         found = stats.multivariate_t.entropy(shape=2 * np.eye(3), df=df)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -285,15 +286,16 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """Return the least-squares solutions, the sums of squared residuals, the rank and the singular values of `a`."""
     a, b = arrays_together([a, b])
     solutions, residuals, rank, values = np.linalg.lstsq(raw(a), raw(b), raw(rcond))
-    if rcond is None:
-        # NumPy computes in double precision for any dtype.
-        rcond = np.finfo(float).eps * max(a.shape)
+    cutoff = _cutoff_of_device(a, raw(rcond)) if is_device_array(values) else _cutoff_of_rank(values, int(rank))
     is_vector = b.ndim == 1
     if is_vector:
         b, solutions = expand_dims(b, -1), solutions[:, np.newaxis]
-    x = least_squares_(a, b, solutions, raw(rcond))
+    if getattr(a, "requires_grad", False) and not is_device_array(values) and _drops_much(a.shape, values, int(rank)):
+        x = product(_without_small(a, np.arange(values.size) >= int(rank)), b)
+    else:
+        x = least_squares_(a, b, solutions, cutoff)
     if residuals.size:
-        residuals = squared_residuals_(a, b, residuals, raw(rcond))
+        residuals = squared_residuals_(a, b, residuals, cutoff)
     else:
         residuals = arrays_together([residuals, a])[0]
     return (
@@ -305,3 +307,28 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 
 
 RULES[np.linalg.lstsq] = lstsq
+
+
+def _cutoff_of_rank(values: np.ndarray, rank: int) -> float:
+    """Return a cutoff relative to the largest singular value that drops what LAPACK drops, whatever it was told.
+
+    LAPACK takes an rcond outside of (0, 1) for its own precision, where `pinv` takes it at its word.
+    """
+    if not rank:
+        return 0.5
+    kept = float(values[rank - 1] / values[0])
+    dropped = float(values[rank] / values[0]) if rank < values.size else 0.0
+    # Of numbers so small that their product is 0, the half lies between, too, where nothing is dropped.
+    return math.sqrt(kept) * math.sqrt(dropped) or kept / 2
+
+
+def _cutoff_of_device(a: Any, rcond: float | None) -> float:
+    """Return the cutoff that the solver of a device uses, without a look at its singular values."""
+    if rcond is None:
+        return float(np.finfo(a.dtype).eps) * max(a.shape)
+    return rcond if 0 < rcond < 1 else float(np.finfo(a.dtype).eps)
+
+
+def _drops_much(shape: tuple[int, ...], values: np.ndarray, rank: int) -> bool:
+    """Return whether a singular value that is dropped is more than a rounding error, so that its matrix matters."""
+    return rank < values.size and bool(values[rank] > max(shape) * np.finfo(values.dtype).eps * values[0])

@@ -80,7 +80,7 @@ class Series(ABC):
         if interval is None or (isinstance(interval, list) and not interval):
             return np.array(cls._interval)
         is_recorded = isinstance(interval, Tensor) and interval.requires_grad
-        ends = series.numbers(interval) if is_recorded else np.array(raw(asarray(interval)), float)
+        ends = series.numbers(interval) if is_recorded else series.numbers(np.array(raw(asarray(interval)))).numpy()
         if ends.shape != (2,):
             raise ValueError(f"numpy.polynomial.{cls.__name__} takes a {name} of two numbers, not {interval!r}")
         return ends

@@ -279,13 +279,21 @@ def lstsq(
         refuse_infinity("lstsq", a, b)
     if lapack_driver == "gelsy" and a.size:
         return _by_pivots(a, b, cond)
-    found = np.linalg.lstsq(a, b, np.finfo(a.dtype).eps if cond is None else cond)
+    if cond is None:
+        cond = np.finfo(a.dtype).eps
+    elif not 0 < cond < 1:
+        # LAPACK takes its precision instead, which is that of `a`; NumPy computes in double precision.
+        cond = np.finfo(a.dtype).epsneg
+    found = np.linalg.lstsq(a, b, cond)
     residuals = found[1]
     # Of one right-hand side it is one number; where there are none, of the dtype of the solution.
     if not a.shape[1]:
         residuals = np.sum(np.real(np.conjugate(b) * b), 0)
     elif b.ndim == 1 and raw(residuals).size:
         residuals = residuals[0]
+    if not a.size:
+        # Of an empty system SciPy makes what is empty itself.
+        return found[0], residuals if raw(residuals).size else asarray(np.empty(0)), 0, asarray(np.empty(0))
     if not raw(residuals).size:
         residuals = residuals.astype(found[0].dtype, copy=False)
     return found[0], residuals, int(raw(found[2])), found[3]

@@ -215,7 +215,9 @@ class ElementwiseZero(Problem):
             x = new_input(solution[0], create_graph, self.name)
             points = tuple([new_input(one, create_graph, self.name) for one in params])
             value = await self.function(x, *points)
-            (slope,) = await gradients((np.sum(value),), (x,), create_graph=create_graph, retain_graph=True)
+            ones = asarray(np.ones_like(value._data))
+            # Of an analytic function this is the conjugate of the derivative, by which gradients are divided.
+            (slope,) = await gradients((value,), (x,), (ones,), create_graph=create_graph, retain_graph=True)
             if slope is None or not np.all(slope._data):
                 raise ArgumentError(
                     f"{self.name}: the solution has no derivative by args, since the derivative of the function is 0 "

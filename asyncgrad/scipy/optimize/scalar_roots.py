@@ -128,7 +128,7 @@ def newton(
     Args:
         func: takes a number, or an array like `x0`, and `args`, and returns the like; it may be an `async def`, and
             then the result is to be awaited.
-        x0: a number or an array to start from.
+        x0: a number or an array to start from; from a complex one, a zero of an analytic function is sought.
         fprime: a function like `func` that returns the derivative; None for asyncgrad's.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
         tol: as SciPy's.
@@ -146,14 +146,16 @@ def newton(
 
     Source: scipy.optimize.newton.
     """
-    if np.ndim(x0):
-        if x1 is not None or rtol:
+    start = floating(x0)
+    if start.ndim or start.dtype.kind == "c":
+        if start.ndim and (x1 is not None or rtol):
             raise ArgumentError(
                 f"scipy.optimize.newton: x1 and rtol hold for a number x0, not for an array of shape {np.shape(x0)}: "
                 "leave them out"
             )
-        kept = {"tol": tol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
-        return _newton_of_array(func, floating(x0), fprime, fprime2, args, kept)
+        kept: dict[str, Any] = {"tol": tol, "maxiter": maxiter, "full_output": full_output, "disp": disp, "rtol": rtol}
+        kept["x1"] = None if x1 is None else array_of(floating(x1))[()]
+        return _newton_of_array(func, start, fprime, fprime2, args, kept)
     method = "secant" if fprime is None and x1 is not None else "newton" if fprime2 is None else "halley"
     starts = {"x0": x0, "x1": x1, "fprime": fprime, "fprime2": fprime2}
     options = {"xtol": tol, "rtol": rtol or None, "maxiter": maxiter}
@@ -165,7 +167,8 @@ def _newton_of_array(func: Any, x0: Tensor, fprime: Any, fprime2: Any, args: Any
     is_async = check_user_function(func, name, "func")
     params = Parameters(args if isinstance(args, tuple) else (args,))
     constants = [tensor.detach() for tensor in params.tensors]
-    start = array_of(x0)
+    # A number as SciPy has it, which steps from one to the next, and not an array of none.
+    start = array_of(x0)[()]
 
     async def values(x: Any, *tensors: Tensor) -> Tensor:
         found = floating(await call_differentiated(func, x, *params.fill(tensors)))
@@ -185,9 +188,11 @@ def _newton_of_array(func: Any, x0: Tensor, fprime: Any, fprime2: Any, args: Any
         return array_of(floating(await call_user(function, given, *params.fill(constants))))
 
     def solve(ask: Any) -> Any:
+        is_secant = fprime is None and options["x1"] is not None
         slope = "slope" if fprime is None else fprime
+        asked = None if is_secant else lambda x: ask(slope, x)
         curvature = None if fprime2 is None else lambda x: ask(fprime2, x)
-        return optimize.newton(lambda x: ask(None, x), start, lambda x: ask(slope, x), fprime2=curvature, **options)
+        return optimize.newton(lambda x: ask(None, x), start, asked, fprime2=curvature, **options)
 
     async def run() -> Any:
         found = await forwards.call_solver(solve, evaluate, is_async)

@@ -6,11 +6,14 @@ from . import linalg as linalg
 from .arrays import SparseArray as SparseArray
 from .arrays import block_array as block_array
 from .arrays import block_diag as block_diag
+from .arrays import bsr_array as bsr_array
 from .arrays import coo_array as coo_array
 from .arrays import csc_array as csc_array
 from .arrays import csr_array as csr_array
+from .arrays import dia_array as dia_array
 from .arrays import diags_array as diags_array
 from .arrays import eye_array as eye_array
+from .arrays import find as find
 from .arrays import hstack as hstack
 from .arrays import kron as kron
 from .arrays import tril as tril
@@ -25,11 +28,14 @@ __all__ = [
     "add",
     "block_array",
     "block_diag",
+    "bsr_array",
     "coo_array",
     "csc_array",
     "csr_array",
+    "dia_array",
     "diags_array",
     "eye_array",
+    "find",
     "hstack",
     "kron",
     "linalg",

@@ -30,11 +30,14 @@ __all__ = [
     "SparseArray",
     "block_array",
     "block_diag",
+    "bsr_array",
     "coo_array",
     "csc_array",
     "csr_array",
+    "dia_array",
     "diags_array",
     "eye_array",
+    "find",
     "hstack",
     "kron",
     "tril",
@@ -226,8 +229,10 @@ class SparseArray(Elementwise):
 
     def nonzero(self) -> tuple[Any, ...]:
         """Return the rows and the columns, or the places in a vector, of the elements that are not 0."""
-        found: tuple[Any, ...] = self.toscipy().nonzero()
-        return found
+        data, pattern = self._deduplicated()
+        places = pattern.positions()[1:] if self.is_vector else pattern.positions()
+        kind, is_kept = sparse.get_index_dtype(maxval=max(self.shape)), raw(data) != 0
+        return tuple([place[is_kept].astype(kind, copy=False) for place in places])
 
     def max(self, axis: int | tuple[int, ...] | None = None, out: None = None, *, explicit: bool = False) -> Any:
         """Return the largest element, or that of each column (axis 0) or row (axis 1) as a sparse vector.
@@ -627,6 +632,60 @@ def coo_array(
     size = (1, *known.shape)[-2:]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size[0]))])
     return _in_dtype(SparseArray(data[order], Pattern(columns[order], indptr, size), is_vector), dtype)
+
+
+def dia_array(
+    arg1: Any, shape: tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None, copy: bool = False
+) -> SparseArray:
+    """Return a sparse array of `(data, offsets)`, or as `csr_array`.
+
+    Row k of `data`, shape (k, n), has the diagonal `offsets[k]`, and its element j is in column j; what lies outside
+    of the array is left out.
+    """
+    return _in_dtype(_by_numbers("dia_array", arg1, shape), dtype)
+
+
+def bsr_array(
+    arg1: Any,
+    shape: tuple[int, ...] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    copy: bool = False,
+    blocksize: tuple[int, int] | None = None,
+) -> SparseArray:
+    """Return a sparse array of `(data, indices, indptr)`, blocks of shape (k, rows, columns), or as `csr_array`."""
+    return _in_dtype(_by_numbers("bsr_array", arg1, shape), dtype)
+
+
+def _by_numbers(name: str, arg1: Any, shape: tuple[int, ...] | None) -> SparseArray:
+    """Return the array in which SciPy's constructor puts the elements where it puts their numbers."""
+    is_parts = isinstance(arg1, tuple) and np.ndim(raw(arg1[0])) >= 2
+    if not is_parts:
+        return coo_array(arg1, shape)
+    data = asarray(arg1[0])
+    numbers = np.arange(1, data.size + 1).reshape(data.shape)
+    placed = getattr(sparse, name)((numbers, *arg1[1:]), shape=shape).tocoo()
+    return coo_array((np.reshape(data, -1)[placed.data - 1], placed.coords), placed.shape)
+
+
+def find(A: Any) -> tuple[np.ndarray, np.ndarray, Tensor]:
+    """Return the rows, the columns and the values of the elements that are not 0, in the order of rows.
+
+    Args:
+        A: a sparse array of asyncgrad.scipy.sparse, SciPy's, or a dense matrix.
+
+    Source: scipy.sparse.find.
+
+    Example:
+        >>> rows, columns, values = find(diags_array([2.0, 0.0, 3.0]))
+        >>> rows.tolist(), columns.tolist(), values.tolist()
+        ([0, 2], [0, 2], [2.0, 3.0])
+    """
+    matrix = coo_array(A)
+    if matrix.is_vector:
+        raise ValueError(f"scipy.sparse.find takes an array of two axes, not shape {matrix.shape}: write A.nonzero()")
+    data, _ = matrix._deduplicated()
+    rows, columns = matrix.nonzero()
+    return rows, columns, asarray(data[raw(data) != 0])
 
 
 def diags_array(

@@ -38,6 +38,10 @@ class ContinuousDistribution(UnivariateDistribution):
         """Return a point inside of the support of the standard form: by default one that all supports have."""
         return self._inner
 
+    def _flat_ends(self, *shapes: Any) -> tuple[bool | np.ndarray, bool | np.ndarray]:
+        """Return where all functions are constant at the ends of the support: by default whatever the shapes are."""
+        return self._flat_start, self._flat_end
+
     @abstractmethod
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
         """Return the logarithm of the density of the standard form, inside of the support."""
@@ -272,8 +276,9 @@ class ContinuousDistribution(UnivariateDistribution):
             above = bare == last if last == np.inf else bare > last
         else:
             above = (bare > last) | (bare == np.inf)
-        below = below | (bare == first) if self._flat_start else below
-        above = above | (bare == last) if self._flat_end else above
+        flat_start, flat_end = self._flat_ends(*shapes)
+        below = below if flat_start is False else below | ((bare == first) & flat_start)
+        above = above if flat_end is False else above | ((bare == last) & flat_end)
         outside = below | above
         if holds_somewhere(outside):
             infinite = np.isinf(bare)

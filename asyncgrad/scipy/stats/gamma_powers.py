@@ -48,6 +48,10 @@ class GeneralizedGamma(WithPowers):
     def _valid(self, *shapes: Any) -> Any:
         return (shapes[0] > 0) & (shapes[1] != 0)
 
+    def _flat_ends(self, *shapes: Any) -> tuple[bool | np.ndarray, bool | np.ndarray]:
+        # A negative power has the gamma variable's exponential tail at 0.
+        return raw(shapes[1]) < 0, False
+
     def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
         return shapes[:1]
 

@@ -37,9 +37,13 @@ class Arcsine(WithPowers):
 
     base: ContinuousDistribution = uniform
     _ends: tuple[float, float] = (0.0, 1.0)
+    _has_powers = True
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         return 2 / math.pi * np.arcsin(np.sqrt(y))
+
+    def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any]:
+        return -0.5, distance / 2 - math.log(math.pi)
 
     def _from_base(self, z: Any, *shapes: Any) -> Any:
         return np.square(np.sin(math.pi / 2 * z))
@@ -91,6 +95,7 @@ class JohnsonBounded(Transformed):
     shapes: tuple[str, ...] = ("a", "b")
     base: ContinuousDistribution = norm
     _ends: tuple[float, float] = (0.0, 1.0)
+    _flat_start = _flat_end = True
 
     def _valid(self, *shapes: Any) -> Any:
         return shapes[1] > 0
@@ -103,6 +108,11 @@ class JohnsonBounded(Transformed):
 
     def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
         return np.log(b) - np.log(y) - np.log1p(-y)
+
+    def _log_slopes(self, q: np.ndarray, a: Any, b: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(
+            lambda z: np.log(b) - special.log_expit((z - a) / b) - special.log_expit((a - z) / b), q, a, b
+        )
 
 
 @final

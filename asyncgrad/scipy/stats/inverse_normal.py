@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .implicit import Implicit
@@ -28,7 +29,10 @@ class InverseNormal(Implicit):
     shapes: tuple[str, ...] = ("mu",)
     _ends: tuple[float, float] = (0.0, np.inf)
     _flat_start = True
-    _inner = 0.5
+
+    def _point_inside(self, *shapes: Any) -> Any:
+        # Far from the mean nothing is left that has a derivative.
+        return np.where(raw(shapes[0]) > 0, raw(shapes[0]), 0.5)
 
     def _logpdf(self, y: Any, mu: Any) -> Any:
         return -_LOG_ROOT - 1.5 * np.log(y) - np.square(y / mu - 1) / (2 * y)

@@ -14,7 +14,7 @@ from .gamma_and_beta import beta
 from .location_scale import expon, laplace, logistic
 from .normal import norm
 from .supports import Positive, bounded_exp, log1p_power, not_below_numbers
-from .transforming import ExponentialOf, Transformed, WithPowers, positive_or_one, where_positive
+from .transforming import ExponentialOf, Transformed, WithPowers, log_expm1, positive_or_one, where_positive
 
 __all__ = [
     "alpha",
@@ -72,15 +72,24 @@ class Burr(WithPowers):
     shapes: tuple[str, ...] = ("c", "d")
     base: ContinuousDistribution = expon
     _decreases = True
+    _has_powers = True
 
     def _to_base(self, y: Any, c: Any, d: Any) -> Any:
         return d * log1p_power(y, -c)
+
+    def _power(self, at_last: bool, distance: Any, c: Any, d: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (c * d - 1, np.log(c) + np.log(d) + 0.0 * distance)
 
     def _from_base(self, z: Any, c: Any, d: Any) -> Any:
         return np.expm1(z / d) ** (-1 / c)
 
     def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
         return np.log(c) + np.log(d) - (c + 1) * np.log(y) - log1p_power(y, -c)
+
+    def _log_slopes(self, q: np.ndarray, c: Any, d: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(
+            lambda z: np.log(c) + np.log(d) + (c + 1) / c * log_expm1(z / d) - z / d, q, c, d
+        )
 
     def _mean_power(self, order: int, c: Any, d: Any) -> Any:
         margin = c - order
@@ -105,6 +114,11 @@ class Burr12(WithPowers):
 
     def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
         return np.log(c) + np.log(d) + (c - 1) * np.log(y) - log1p_power(y, c)
+
+    def _log_slopes(self, q: np.ndarray, c: Any, d: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(
+            lambda z: np.log(c) + np.log(d) + (c - 1) / c * log_expm1(z / d) - z / d, q, c, d
+        )
 
     def _mean_power(self, order: int, c: Any, d: Any) -> Any:
         margin = c * d - order
@@ -224,15 +238,22 @@ class Mielke(Transformed):
     shapes: tuple[str, ...] = ("k", "s")
     base: ContinuousDistribution = expon
     _decreases = True
+    _has_powers = True
 
     def _to_base(self, y: Any, k: Any, s: Any) -> Any:
         return k / s * log1p_power(y, -s)
+
+    def _power(self, at_last: bool, distance: Any, k: Any, s: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (k - 1, np.log(k) + 0.0 * distance)
 
     def _from_base(self, z: Any, k: Any, s: Any) -> Any:
         return np.expm1(z * s / k) ** (-1 / s)
 
     def _log_slope(self, y: Any, k: Any, s: Any) -> Any:
         return np.log(k) - (s + 1) * np.log(y) - log1p_power(y, -s)
+
+    def _log_slopes(self, q: np.ndarray, k: Any, s: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(lambda z: np.log(k) + (s + 1) / s * log_expm1(z * s / k) - z * s / k, q, k, s)
 
 
 @final
@@ -287,6 +308,9 @@ class Kappa3(WithPowers):
 
     def _log_slope(self, y: Any, a: Any) -> Any:
         return np.log(a) - (a + 1) * np.log(y) - np.log1p(a * y ** (-a))
+
+    def _log_slopes(self, q: np.ndarray, a: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(lambda z: np.log(a) - (a + 1) / a * (np.log(a) - log_expm1(a * z)) - a * z, q, a)
 
     # By other forms where the variable is small, for it may be 0.
 

@@ -17,7 +17,7 @@ from .location_scale import cauchy, expon, uniform
 from .normal import norm
 from .pieces import powernorm
 from .supports import bounded_exp, logarithm_over, smooth_size
-from .transforming import LINE, Transformed, WithPowers
+from .transforming import LINE, Transformed, WithPowers, log_expm1, log_of_rest
 
 __all__ = [
     "exponpow",
@@ -59,6 +59,12 @@ class JohnsonUnbounded(WithPowers):
     def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
         return np.log(b) - 0.5 * np.log1p(y * y)
 
+    def _log_slopes(self, q: np.ndarray, a: Any, b: Any) -> tuple[Any, Any]:
+        # The logarithm of a hyperbolic cosine, which may overflow.
+        return self._of_base_quantiles(
+            lambda z: np.log(b) + math.log(2) - np.logaddexp((z - a) / b, (a - z) / b), q, a, b
+        )
+
     def _mean_power(self, order: int, a: Any, b: Any) -> Any:
         # Of exp(k (z - a) / b), whose sums the powers of a hyperbolic sine are.
         value: Any = 0.0
@@ -75,6 +81,7 @@ class Gibrat(WithPowers):
     __slots__ = ()
 
     base: ContinuousDistribution = norm
+    _flat_start = True
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         return np.log(y)
@@ -195,7 +202,7 @@ class GeneralizedLogistic(Transformed):
         return -c * special.log_expit(y)
 
     def _from_base(self, z: Any, c: Any) -> Any:
-        return -np.log(np.expm1(z / c))
+        return -log_expm1(z / c)
 
     def _log_slope(self, y: Any, c: Any) -> Any:
         return np.log(c) + special.log_expit(-y)
@@ -221,9 +228,13 @@ class ExponentiatedWeibull(Transformed):
 
     shapes: tuple[str, ...] = ("a", "c")
     base: ContinuousDistribution = uniform
+    _has_powers = True
 
     def _to_base(self, y: Any, a: Any, c: Any) -> Any:
         return (-np.expm1(-(y**c))) ** a
+
+    def _power(self, at_last: bool, distance: Any, a: Any, c: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (a * c - 1, np.log(a) + np.log(c) + 0.0 * distance)
 
     def _from_base(self, z: Any, a: Any, c: Any) -> Any:
         return (-np.log1p(-(z ** (1 / a)))) ** (1 / c)
@@ -232,11 +243,21 @@ class ExponentiatedWeibull(Transformed):
         inner = np.log(-np.expm1(-(y**c)))
         return np.log(a) + np.log(c) + (a - 1) * inner - y**c + (c - 1) * np.log(y)
 
+    def _log_slopes(self, q: np.ndarray, a: Any, c: Any) -> tuple[Any, Any]:
+        def of_log_cdf(logarithm: np.ndarray) -> Any:
+            power = -log_of_rest(logarithm / a)
+            # Where the power is as small as the probability of the Weibull variable.
+            is_small = raw(logarithm / a) < -36
+            of_power = np.where(is_small, logarithm / a, np.log(np.where(is_small, 1.0, power)))
+            return np.log(a) + np.log(c) + (a - 1) / a * logarithm - power + (c - 1) / c * of_power
+
+        return of_log_cdf(np.log(q)), of_log_cdf(np.log1p(-q))
+
     def _sf(self, y: Any, a: Any, c: Any) -> Any:
         return -np.expm1(a * np.log1p(-np.exp(-(y**c))))
 
     def _isf(self, q: Any, a: Any, c: Any) -> Any:
-        return (-np.log(-np.expm1(np.log1p(-q) / a))) ** (1 / c)
+        return (-log_of_rest(np.log1p(-q) / a)) ** (1 / c)
 
     def _logsf(self, y: Any, a: Any, c: Any) -> Any:
         return np.log(self._sf(y, a, c))
@@ -250,6 +271,7 @@ class FatigueLife(Transformed):
 
     shapes: tuple[str, ...] = ("c",)
     base: ContinuousDistribution = norm
+    _flat_start = True
 
     def _to_base(self, y: Any, c: Any) -> Any:
         root = np.sqrt(y)
@@ -290,8 +312,16 @@ class ExponentialPower(Transformed):
     def _log_slope(self, y: Any, b: Any) -> Any:
         return np.log(b) + special.xlogy(b - 1, y) + y**b
 
+    def _log_slopes(self, q: np.ndarray, b: Any) -> tuple[Any, Any]:
+        return self._of_base_quantiles(lambda z: np.log(b) + (b - 1) / b * np.log(np.log1p(z)) + np.log1p(z), q, b)
+
 
 halflogistic: HalfLogistic = HalfLogistic("halflogistic")
+
+
+def _mean_of_half_logistic(c: Any) -> Any:
+    """Return the mean of the half-logistic distribution of shape `c`: log(4) for a shape of 0."""
+    return special.digamma(c / 2 + 1) - special.digamma((c + 1) / 2)
 
 
 @final
@@ -322,6 +352,18 @@ class GeneralizedHalfLogistic(Transformed):
 
     def _log_slope(self, y: Any, c: Any) -> Any:
         return -np.log1p(-c * y)
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        mean, double = _mean_of_half_logistic(c), _mean_of_half_logistic(2 * c)
+        # The second moment is 2 (mean - double) / c, and where c is small, by the series of that.
+        is_small = raw(c) < 0.01
+        small = np.where(is_small, c, 0.0)
+        series: Any = 0.0
+        for order in range(10, 0, -1):
+            difference = special.polygamma(order, 1.0) - special.polygamma(order, 0.5)
+            series = series * small - difference * (2.0**order - 1) / (2.0**order * math.factorial(order))
+        second = 2 * np.where(is_small, series, (mean - double) / np.where(is_small, 1.0, c))
+        return mean, second - np.square(mean)
 
     def _entropy(self, c: Any) -> Any:
         return 2 - (2 * c + 1) * math.log(2)

@@ -107,6 +107,26 @@ def test_least_squares_have_pytorchs_gradients() -> None:
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("rcond", [None, -1, 0, 1, 0.4], ids=str)
+def test_least_squares_differentiate_what_their_cutoff_leaves(rcond: float | None) -> None:
+    # Singular values of 2, 1, 0.5 and 0: NumPy takes an rcond outside of (0, 1) for its precision.
+    left = np.linalg.qr(RNG.normal(size=(5, 3)))[0]
+    moved, b, weights = RNG.normal(size=(5, 3)), RNG.normal(size=5), RNG.normal(size=4)
+
+    def matrix(t: Any) -> Any:
+        # Its rank is 3 at each t, without a rounding error that might count as a fourth.
+        return np.concatenate([(left + t * moved) * [2.0, 1.0, 0.5], np.zeros((5, 1))], 1)
+
+    def shifted(t: Any) -> Any:
+        return np.linalg.lstsq(matrix(t), b, rcond)[0] @ weights
+
+    t = leaf(0.0)
+    (first,) = sync.grad(shifted(t), t)
+
+    expected = (shifted(1e-6) - shifted(-1e-6)) / 2e-6
+    np.testing.assert_allclose(first.numpy(), expected, rtol=1e-6)
+
+
 # Hermitian matrices: a difference in one element alone would leave another matrix.
 
 

@@ -2,12 +2,31 @@
 
 from typing import TYPE_CHECKING
 
+from .functions import expm_multiply as expm_multiply
+from .functions import inv as inv
+from .functions import norm as norm
+from .systems import Factors as Factors
 from .systems import bicgstab as bicgstab
 from .systems import cg as cg
+from .systems import factorized as factorized
 from .systems import gmres as gmres
+from .systems import minres as minres
+from .systems import splu as splu
 from .systems import spsolve as spsolve
 
-__all__ = ["bicgstab", "cg", "gmres", "spsolve"]
+__all__ = [
+    "Factors",
+    "bicgstab",
+    "cg",
+    "expm_multiply",
+    "factorized",
+    "gmres",
+    "inv",
+    "minres",
+    "norm",
+    "splu",
+    "spsolve",
+]
 
 if not TYPE_CHECKING:
     # Hidden from type checkers: with a module `__getattr__` they would accept any name.

@@ -12,7 +12,7 @@ from scipy.sparse import linalg
 from ....core.arrays.values import raw
 from ....core.engine.completion import warn
 from ....core.recording.primitive import derivative, primitive
-from ....core.tensor import Tensor
+from ....core.tensor import Tensor, asarray
 from ....errors import ArgumentTypeError
 from ...arguments import floating
 from ..arrays import SparseArray, csr_array
@@ -21,9 +21,10 @@ from .operators import solve_operator
 
 if TYPE_CHECKING:
     from ....core.arrays.array import Array
+    from ....core.arrays.array_like import TensorLike
 
 
-__all__ = ["bicgstab", "cg", "gmres", "spsolve"]
+__all__ = ["Factors", "bicgstab", "cg", "factorized", "gmres", "minres", "splu", "spsolve"]
 
 
 @final
@@ -36,6 +37,10 @@ class Solver:
         self._pattern, self._iterate, self._order = pattern, iterate, order
         self._factors: Any = None
 
+    def factor(self, data: Array) -> None:
+        """Find the factors of the matrix of the elements `data`; raise RuntimeError if it is exactly singular."""
+        self._factors = linalg.splu(self._pattern.matrix(data).tocsc(), self._order)
+
     def solve(self, data: Array, b: Array, transposed: bool) -> Any:
         """Return the solution of the system of the elements `data`, which are the same in each call."""
         if self._iterate is not None:
@@ -47,7 +52,7 @@ class Solver:
         kind = np.result_type(data, b)
         if self._factors is None:
             try:
-                self._factors = linalg.splu(self._pattern.matrix(data).tocsc(), self._order)
+                self.factor(data)
             except RuntimeError:
                 warn("scipy.sparse.linalg.spsolve: the matrix is exactly singular", linalg.MatrixRankWarning)
                 return np.full(b.shape, np.nan, kind)
@@ -136,6 +141,90 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = T
     result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, None, permc_spec), False)
     # An element of the solution that happens to be 0 has a gradient.
     return _with_all_elements(result) if is_sparse and result.ndim == 2 else result
+
+
+@final
+class Factors:
+    """A matrix that has been factored, for systems of several right-hand sides, as SciPy's SuperLU.
+
+    Attributes:
+        shape: that of the matrix.
+    """
+
+    __slots__ = ("_matrix", "_solver", "shape")
+
+    def __init__(self, matrix: SparseArray, solver: Solver) -> None:
+        self._matrix: SparseArray = matrix
+        self._solver: Solver = solver
+        self.shape: tuple[int, ...] = matrix.shape
+
+    def solve(self, rhs: TensorLike, trans: str = "N") -> Tensor:
+        """Return x with `A @ x == rhs`; with the transpose of A for `trans` "T", the conjugate transpose for "H".
+
+        Args:
+            rhs: a vector or a matrix.
+            trans: "N", "T" or "H".
+
+        Raises:
+            ValueError: `trans` is something else, or the shapes do not fit.
+        """
+        if trans not in ("N", "T", "H"):
+            raise ValueError(f"scipy.sparse.linalg.splu().solve takes trans 'N', 'T' or 'H', not {trans!r}")
+        matrix, right = _system("splu().solve", self._matrix, rhs)
+        right = np.conjugate(right) if trans == "H" else right
+        # The factors are those of the elements in the precision of the matrix.
+        found = _solution(self._matrix.data, right, matrix.pattern, self._solver, trans != "N")
+        return asarray(np.conjugate(found) if trans == "H" else found)
+
+
+def splu(
+    A: Any,
+    permc_spec: str | None = None,
+    diag_pivot_thresh: float | None = None,
+    relax: int | None = None,
+    panel_size: int | None = None,
+    options: object = None,
+) -> Factors:
+    """Return the factored matrix, whose `solve` is differentiable by the elements and the right-hand side.
+
+    Args:
+        A: a square matrix: a sparse array of asyncgrad.scipy.sparse, SciPy's, or a dense one.
+        permc_spec: as SciPy's, the order of columns by which SuperLU factors.
+        diag_pivot_thresh: has no effect, and neither have the others.
+        relax: has no effect.
+        panel_size: has no effect.
+        options: has no effect.
+
+    Raises:
+        ValueError: the matrix is not square.
+        RuntimeError: it is exactly singular.
+
+    Source: scipy.sparse.linalg.splu.
+
+    Example:
+        >>> from asyncgrad.scipy import sparse
+        >>> factors = splu(sparse.diags_array([2.0, 4.0]))
+        >>> factors.solve([2.0, 2.0]).tolist(), factors.solve([4.0, 4.0]).tolist()
+        ([1.0, 0.5], [2.0, 1.0])
+    """
+    shape = np.shape(raw(A)) if not isinstance(A, SparseArray) else A.shape
+    matrix, _ = _system("splu", A, np.zeros(shape[:1], "f"))
+    solver = Solver(matrix.pattern, None, permc_spec)
+    solver.factor(raw(matrix.data))
+    return Factors(matrix, solver)
+
+
+def factorized(A: Any) -> Callable[[TensorLike], Tensor]:
+    """Return the function that solves the systems of a matrix, which is factored once; see `splu`.
+
+    Source: scipy.sparse.linalg.factorized.
+
+    Example:
+        >>> from asyncgrad.scipy import sparse
+        >>> factorized(sparse.diags_array([2.0, 4.0]))([2.0, 2.0]).tolist()
+        [1.0, 0.5]
+    """
+    return splu(A).solve
 
 
 def _iterative(name: str, A: Any, b: Any, x0: Any, M: Any, args: Any, options: dict[str, Any]) -> Any:
@@ -256,3 +345,25 @@ def gmres(
     """Return x with `A @ x == b`, found by the generalised minimal residual method, and SciPy's code: see `cg`."""
     options = {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter, "callback": callback}
     return _iterative("gmres", A, b, x0, M, args, {**options, "callback_type": callback_type})
+
+
+def minres(
+    A: Any,
+    b: TensorLike,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    shift: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[..., Any] | None = None,
+    show: bool = False,
+    check: bool = False,
+    args: Any = (),
+) -> Any:
+    """Return x with `(A - shift I) @ x == b`, found by the minimal residual method, and SciPy's code: see `cg`.
+
+    The matrix is symmetric, and may be indefinite; the derivative by its elements is that of any matrix.
+    """
+    options = {"rtol": rtol, "shift": shift, "maxiter": maxiter, "callback": callback, "show": show, "check": check}
+    return _iterative("minres", A, b, x0, M, args, options)

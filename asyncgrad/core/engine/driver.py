@@ -66,7 +66,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
             resumed, deadline = await _yield_to_loop(graph_task, None, clock, budget)
         while True:
             step: Stop | NodeTurn | None = None
-            if group is None or not group.is_paused():
+            if group is None or not group.pauses:
                 step, turn = turn or in_context(graph_task.executor.run, deadline, clock), None
                 if step is Stop.DRAINED and (group is None or not group.running):
                     break
@@ -77,7 +77,10 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 if step is None or step is Stop.DRAINED:
                     await group.wait()
                     resumed, deadline = _resume(clock, budget)
-                group.collect()
+                if group.finished:
+                    group.collect()
+                else:
+                    graph_task.executor.node = None
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or clock() > deadline:
                 # What others spent before is none of the node's.

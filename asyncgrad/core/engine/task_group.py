@@ -135,15 +135,15 @@ class NodeTaskGroup:
     __slots__ = (
         "__weakref__",
         "_cancels_before",
-        "_finished",
         "_graph_task",
         "_is_awake",
         "_loop",
-        "_pauses",
         "_raised",
         "_scheduler",
         "_wake",
+        "finished",
         "mailbox",
+        "pauses",
         "running",
     )
 
@@ -153,13 +153,13 @@ class NodeTaskGroup:
         #: For NodeTasks and bodies that run in other threads.
         self.mailbox: Mailbox = Mailbox(loop)
         #: Those that have ended, whose gradients the driver has yet to `collect`.
-        self._finished: deque[EagerTask] = deque()
+        self.finished: deque[EagerTask] = deque()
         self._wake: OneShotEvent | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
         self.running: dict[EagerTask, Node | None] = {}
         graph_task.group = weakref.ref(self)
-        #: How many hooks and bodies run that no further node may overlap.
-        self._pauses = 0
+        #: How many hooks and bodies run that no further node may overlap: while any does, none starts.
+        self.pauses = 0
         #: Shared with the enclosing backward passes on the same loop, so that they let deeper ones go first.
         outer = graph_task.outer
         scheduler = None if outer is None else outer.scheduler
@@ -178,10 +178,12 @@ class NodeTaskGroup:
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
         observation = graph_task.observation
-        run: Callable[[], Coroutine[object, None, Any]] = node_task.begin
-        if is_elsewhere(node.device):
-            run = functools.partial(self._run_on_worker, node_task)
-        coroutine = run() if observation is None else observation.run_node(graph_task, node, run)
+        is_away = is_elsewhere(node.device)
+        if observation is None and not is_away:
+            coroutine = node_task.begin()
+        else:
+            begin = functools.partial(self._run_on_worker, node_task) if is_away else node_task.begin
+            coroutine = begin() if observation is None else observation.run_node(graph_task, node, begin)
         if self._step(coroutine, node_task, node):
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.on_suspend()
@@ -236,10 +238,12 @@ class NodeTaskGroup:
             del task
 
     def _on_end(self, task: EagerTask) -> None:
-        self._finished.append(task)
+        self.finished.append(task)
         if self._graph_task.has_error:
             self._mark_ended(task)
-        self._wake_driver()
+        # Most often others that have ended in the same turn have woken it.
+        if not self._is_awake:
+            self._wake_driver()
 
     def _mark_ended(self, task: EagerTask) -> None:
         """Note the end of a NodeTask after a failure, when `collect` is not called any more."""
@@ -257,13 +261,13 @@ class NodeTaskGroup:
     def pause(self) -> None:
         """Start no further node until `resume()`: a hook or a body begins that none may overlap. Pauses nest."""
         with _PAUSE_LOCK:
-            self._pauses += 1
+            self.pauses += 1
 
     def resume(self) -> None:
         """End one `pause()`; from any thread."""
         with _PAUSE_LOCK:
-            self._pauses -= 1
-            is_free = not self._pauses
+            self.pauses -= 1
+            is_free = not self.pauses
         if not is_free:
             return
         if threading.get_ident() == self._graph_task.thread_id:
@@ -273,16 +277,12 @@ class NodeTaskGroup:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake_driver)
 
-    def is_paused(self) -> bool:
-        """Tell whether no further node may start now."""
-        return self._pauses > 0
-
     async def wait(self) -> None:
         """Wait until a NodeTask has ended or the last pause has, and deeper backward passes have had their turn."""
         depth = self._graph_task.reentrant_depth
         self._graph_task.executor.prepare_to_wait()
         try:
-            if self._finished:
+            if self.finished:
                 self._is_awake = True
                 self._scheduler.wake(depth)
             else:
@@ -309,10 +309,11 @@ class NodeTaskGroup:
 
     def collect(self) -> None:
         """Give the gradients of the NodeTasks that have ended to the executor; raise the first error among them."""
-        graph_task, finished = self._graph_task, self._finished
+        graph_task, finished = self._graph_task, self.finished
         while finished:
             task = finished.popleft()
-            graph_task.executor.node = node = self.running.pop(task)
+            executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
+            executor.node = node = self.running.pop(task)
             try:
                 if task.cancelled() or task.exception() is not None:
                     self._raise_error(task, node)
@@ -320,8 +321,10 @@ class NodeTaskGroup:
             finally:
                 # As in EagerTask.start().
                 del task
-            if node is not None:
+            if node is not None and graph_task.create_graph:
                 graph_task.end_turn(node, outputs)
+            elif node is not None:
+                executor.end_turn(node, outputs)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
         graph_task.executor.node = None
@@ -366,14 +369,14 @@ class NodeTaskGroup:
         is_closed = isinstance(error, GeneratorExit) and error is not self._raised
         # The traceback of the error refers to this object: leave no cycle.
         self._raised = None
-        for ended in self._finished:
+        for ended in self.finished:
             self._mark_ended(ended)
         try:
             # A driver that is being closed may not await: its loop is gone.
             if not is_closed:
                 await self._cancel_all(error)
         finally:
-            self._finished.clear()
+            self.finished.clear()
             # Nothing is left here unless the driver is closed, or was closed during that wait.
             self._close_all(error)
 
@@ -411,7 +414,7 @@ class NodeTaskGroup:
                 task.cancel()
 
         def have_ended() -> bool:
-            self._finished.clear()
+            self.finished.clear()
             return all(task.done() for task in self.running)
 
         interrupted = await wait_through_cancellation(have_ended, self.wait)

@@ -680,7 +680,7 @@ class FunctionNode(SavingNode):
                     "return a tensor, an array or None"
                 )
         if not are_all_tensors:
-            grads = tuple([grads[index] for index in edges])
+            grads = tuple(map(grads.__getitem__, edges))
         is_on_host, is_recorded = self.device is None or self.device.has_host_arrays, GRAD_MODE.get()
         if is_on_host and not is_recorded:
             return grads

@@ -340,6 +340,9 @@ class DependencyExecutor:
             return
         at_suspension, self._at_suspension = self._at_suspension, None
         dependencies = self._dependencies
+        if max(dependencies.values(), default=0) <= 1:
+            # No sum is still to come: a chain of nodes, say, as most rows of a Jacobian run through.
+            return
         #: The arrivals still to come, at nodes that wait for more than one gradient.
         incoming: dict[Node, list[Arrival]] = {}
         stack = [*self._in_flight, *self._buffers]

@@ -96,7 +96,8 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         if graph_task.completion is None and group is None:
             return captured
         group = group or NodeTaskGroup(graph_task, running_loop())
-        await group.run_callbacks()
+        if graph_task.completion is not None:
+            await group.run_callbacks()
         await group.deliver_cancellation()
         return captured
     except BaseException as error:

@@ -224,7 +224,9 @@ def _share(meta: NodeMeta, node: Node, task: GraphTask) -> bool:
             contention.co_holders[task] = None
             return True
         finally:
-            _end_edit(before)
+            _LOCK_TABLE.is_busy = before
+            if _LOCK_TABLE.deferred:
+                _end_edit(before)
 
 
 def release(meta: NodeMeta, task: GraphTask) -> None:

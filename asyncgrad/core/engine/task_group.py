@@ -21,7 +21,7 @@ from ..settings.context import CURRENT_NODE, ROW
 from ..settings.loop_turn import keep_pace, next_turn
 from ..settings.scheduling import CLOCK
 from .device import is_elsewhere
-from .eager_task import EagerTask
+from .eager_task import EagerTask, current_task
 from .loops import MAX_NESTED_ON_STACK, OneShotEvent, wait_through_cancellation
 from .node_task import NodeTask
 from .notes import add_later_error
@@ -57,8 +57,8 @@ SUSPENDED: weakref.WeakSet[GraphTask] = weakref.WeakSet()
 
 def note_suspended(graph_task: GraphTask) -> None:
     """Note that a backward suspends, in the task that awaits it; does something the first time only."""
-    if graph_task.driver is None and asyncio._get_running_loop() is not None:
-        task = asyncio.current_task()
+    if graph_task.driver is None and (loop := asyncio._get_running_loop()) is not None:
+        task = current_task(loop)
         graph_task.driver = None if task is None else weakref.ref(task)
         SUSPENDED.add(graph_task)
 
@@ -99,7 +99,7 @@ def forget_job(job: CoroutineJob, node_task: NodeTask) -> None:
 
 
 def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
-    driver = asyncio.current_task(loop)
+    driver = current_task(loop)
     return 0 if driver is None else driver.cancelling()
 
 
@@ -154,7 +154,8 @@ class NodeTaskGroup:
         self.mailbox: Mailbox = Mailbox(loop)
         #: Those that have ended, whose gradients the driver has yet to `collect`.
         self.finished: deque[EagerTask] = deque()
-        self._wake: OneShotEvent | None = None
+        #: Done when the driver is to go on; there only while it waits.
+        self._wake: asyncio.Future[None] | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
         self.running: dict[EagerTask, Node | None] = {}
         graph_task.group = weakref.ref(self)
@@ -254,7 +255,8 @@ class NodeTaskGroup:
 
     def _wake_driver(self) -> None:
         # Once awake, it collects all that end before it goes on.
-        if not self._is_awake and self._wake is not None and self._wake.set():
+        if not self._is_awake and self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
             self._is_awake = True
             self._scheduler.wake(self._graph_task.reentrant_depth)
 
@@ -286,12 +288,13 @@ class NodeTaskGroup:
                 self._is_awake = True
                 self._scheduler.wake(depth)
             else:
-                self._wake = OneShotEvent(self._loop)
+                self._wake = self._loop.create_future()
                 try:
                     await self._wake
                 finally:
                     self._wake = None
-            await self._scheduler.turn(depth)
+            if not self._scheduler.is_alone():
+                await self._scheduler.turn(depth)
         finally:
             if self._is_awake:
                 self._is_awake = False
@@ -480,6 +483,10 @@ class DepthScheduler:
             event = OneShotEvent(self.loop)
             heappush(self._waiting, (-depth, self._next_arrival(), event))
             await event
+
+    def is_alone(self) -> bool:
+        """Tell whether one that is counted goes on at once: nobody waits, or is counted at another depth."""
+        return not self._waiting and len(self._counts) == 1
 
     def when_asleep(self, callback: Callable[[], object]) -> None:
         """Call `callback()` once, on the loop, as soon as no driver is counted: each of them sleeps or has ended.

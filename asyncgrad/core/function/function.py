@@ -614,7 +614,7 @@ class FunctionNode(SavingNode):
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
-        ctx, backward, recorded = self.ctx, _backward_of(self.function, checked=True), GRAD_MODE.get()
+        ctx, recorded = self.ctx, GRAD_MODE.get()
         tensors: list[Any] = []
         for grad, slot in zip(grads, self.input_metadata, strict=True):
             if isinstance(slot, ValueMetadata):
@@ -625,6 +625,7 @@ class FunctionNode(SavingNode):
             tensors.append(values.wrap(grad, slot.device or self.device))
         if self.function._takes_rows and (row := ROW.get()) is not None and not recorded and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
+        backward = _backward_of(self.function, checked=True)
         gradients = tensors if self._output_trees is None else self._like_outputs(tensors)
         if self.is_async:
             # An async backward awaits its saved tensors itself.

@@ -299,7 +299,9 @@ class DependencyExecutor:
                 "an edge was changed while a backward ran through it. Change a graph before or after its backward"
             )
         dependencies[target] = left
-        if self.exec_info is not None and not self.exec_info.executes(target):
+        infos = self.exec_info
+        # Nearly all that is reached runs whole.
+        if infos is not None and target not in infos.whole and not infos.executes(target):
             return
         buffer = self._buffers.get(target)
         if buffer is None:

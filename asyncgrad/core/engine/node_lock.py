@@ -192,10 +192,8 @@ def _shared_by(task: GraphTask, node: Node) -> object:
 
     One that releases the graph writes into the node, as one that remembers its answer does.
     """
-    if not task.keep_graph:
-        return None
     is_concurrent = node.concurrent
-    if not (is_concurrent or node.takes_rows) or (node.is_memoized and task.until_success):
+    if not (is_concurrent or node.takes_rows) or not task.keep_graph or (node.is_memoized and task.until_success):
         return None
     if is_concurrent:
         return True

@@ -318,15 +318,16 @@ async def gradient_rows(
 
     size, shape, dtype, device = output.size, output.shape, output.dtype, output._device
 
-    def row(index: int) -> Coroutine[object, None, tuple[Tensor | None, ...]]:
+    def row(index: int) -> Coroutine[object, None, list[Tensor | None]]:
         one_hot = np.zeros(size, dtype)
         one_hot[index] = unit
-        grad_output: Tensor = wrap(one_hot.reshape(shape), device)
-        return gradients((output,), inputs, (grad_output,), create_graph=create_graph, retain_graph=True)
+        # Not by `gradients`: each coroutine between a row and what it waits for is entered at each wait.
+        return capture((output,), (wrap(one_hot.reshape(shape), device),), inputs, True, create_graph)
 
     edge = gradient_edge(output)
     roots = [None if edge is None else edge.node]
-    return await run_rows(row, output.size, roots, concurrency=concurrency, create_graph=create_graph)
+    rows = await run_rows(row, size, roots, concurrency=concurrency, create_graph=create_graph)
+    return [tuple(found) for found in rows]
 
 
 def fill_missing(

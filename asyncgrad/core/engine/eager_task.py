@@ -128,7 +128,7 @@ class EagerTask(asyncio.Future[Any]):
                 error = asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
             self._must_cancel = False
         self._fut_waiter = None
-        loop = self._loop_of_task
+        loop, is_waiting = self._loop_of_task, False
         _enter_task(loop, self)
         try:
             awaited = self._coro.send(None) if error is None else self._coro.throw(error)
@@ -162,10 +162,10 @@ class EagerTask(asyncio.Future[Any]):
                 self._fut_waiter = awaited
             else:
                 self._wait_for(awaited)
-            return
+            is_waiting = True
         finally:
             _leave_task(loop, self)
-            if self.done():
+            if not is_waiting and self.done():
                 if self._registered:
                     _unregister_task(self)
                 on_end, self._on_end = self._on_end, None

@@ -169,8 +169,8 @@ class DependencyExecutor:
         #: The device of the last node that runs in this thread.
         here: Any = None
         ready, buffers, in_flight, streams = self._ready, self._buffers, self._in_flight, self._streams
-        node: Any
-        while (node := ready.pop_if_any()) is not None:
+        while (popped := ready.pop_if_any()) is not None:
+            node: Any = popped
             in_flight.add(node)
             if streams is not None:
                 streams.begin(node)

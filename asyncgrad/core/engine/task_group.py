@@ -315,8 +315,7 @@ class NodeTaskGroup:
         graph_task, finished = self._graph_task, self.finished
         while finished:
             task = finished.popleft()
-            executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
-            executor.node = node = self.running.pop(task)
+            graph_task.executor.node = node = self.running.pop(task)
             try:
                 if task.cancelled() or task.exception() is not None:
                     self._raise_error(task, node)
@@ -324,10 +323,8 @@ class NodeTaskGroup:
             finally:
                 # As in EagerTask.start().
                 del task
-            if node is not None and graph_task.create_graph:
+            if node is not None:
                 graph_task.end_turn(node, outputs)
-            elif node is not None:
-                executor.end_turn(node, outputs)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
         graph_task.executor.node = None

@@ -727,7 +727,7 @@ def _own_gradient(gradient: Any, device: Any, create_graph: bool) -> Any:
     array = gradient._data if isinstance(gradient, TensorBase) else gradient
     if create_graph:
         return values.wrap(private_copy(gradient) if isinstance(array, np.ndarray) else gradient, device)
-    return array.copy("K") if isinstance(array, np.ndarray) else array
+    return private_copy(array) if isinstance(array, np.ndarray) else array
 
 
 def _clearly_fits(gradient: Any, edge: Edge) -> bool:

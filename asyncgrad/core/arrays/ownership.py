@@ -78,7 +78,7 @@ def make_all_private(holder: MutableSequence[Any], places: Iterable[int] | None 
         # The most common kinds, without a call.
         if value.__class__ is np.ndarray:
             if getrefcount(value) > _SOLE:
-                holder[index] = value.copy("K")
+                holder[index] = own_copy(value)
                 continue
             if value.base is None:
                 continue

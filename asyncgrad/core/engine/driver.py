@@ -53,9 +53,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         graph_task: the backward.
         turn: the node to run first, which a blocking driver has left here because it may suspend.
     """
-    budget, clock = LOOP_BUDGET.get(), CLOCK.get()
-    is_plain = graph_task.streams is None and not several_devices[0]
-    in_context = graph_task.context.run if is_plain else _runner(graph_task)
+    budget, clock, in_context = LOOP_BUDGET.get(), CLOCK.get(), _runner(graph_task)
     group: NodeTaskGroup | None = None
     graph_task.since = resumed = clock()
     loop_turn = HERE.turn
@@ -65,11 +63,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         graph_task.observation.start_timer(graph_task)
     try:
         if resumed > deadline and budget > 0.0:
-            # As `_yield_to_loop` does, which nearly all of a thousand backward passes in flight would begin with.
-            note_suspended(graph_task)
-            await next_turn(clock, budget)
-            graph_task.executor.recheck()
-            resumed, deadline = _resume(clock, budget)
+            resumed, deadline = await _yield_to_loop(graph_task, None, clock, budget)
         while True:
             step: Stop | NodeTurn | None = None
             if group is None or not group.pauses:
@@ -83,10 +77,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 if step is None or step is Stop.DRAINED:
                     await group.wait()
                     resumed, deadline = _resume(clock, budget)
-                if group.finished:
-                    group.collect()
-                else:
-                    graph_task.executor.node = None
+                group.collect()
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or clock() > deadline:
                 # What others spent before is none of the node's.
@@ -102,8 +93,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         if graph_task.completion is None and group is None:
             return captured
         group = group or NodeTaskGroup(graph_task, running_loop())
-        if graph_task.completion is not None:
-            await group.run_callbacks()
+        await group.run_callbacks()
         await group.deliver_cancellation()
         return captured
     except BaseException as error:

@@ -724,9 +724,10 @@ def _own_gradient(gradient: Any, device: Any, create_graph: bool) -> Any:
 
     An array of a device is taken as it is: a copy is a launch there, which nearly all would pay for nothing.
     """
-    if not isinstance(values.raw(gradient), np.ndarray):
-        return values.wrap(gradient, device) if create_graph else values.raw(gradient)
-    return values.wrap(private_copy(gradient), device) if create_graph else private_copy(values.raw(gradient))
+    array = gradient._data if isinstance(gradient, TensorBase) else gradient
+    if create_graph:
+        return values.wrap(private_copy(gradient) if isinstance(array, np.ndarray) else gradient, device)
+    return private_copy(array) if isinstance(array, np.ndarray) else array
 
 
 def _clearly_fits(gradient: Any, edge: Edge) -> bool:

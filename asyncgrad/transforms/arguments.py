@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Any, final
 
 import numpy as np
 
 from ..core.arrays.tensor_base import CreationMeta
-from ..core.arrays.values import is_device_array, zeros_like
+from ..core.arrays.values import is_device_array, wrap, zeros_like
 from ..core.backward import capture
 from ..core.function.function import Function
 from ..core.graph.leaf import gradient_edge
@@ -316,15 +316,18 @@ async def gradient_rows(
     if not output.requires_grad:
         return [(None,) * len(inputs)] * output.size
 
-    async def row(index: int) -> tuple[Tensor | None, ...]:
-        one_hot = np.zeros(output.size, output.dtype)
+    size, shape, dtype, device = output.size, output.shape, output.dtype, output._device
+
+    def row(index: int) -> Coroutine[object, None, list[Tensor | None]]:
+        one_hot = np.zeros(size, dtype)
         one_hot[index] = unit
-        grad_output = asarray(one_hot.reshape(output.shape), device=output.device)
-        return await gradients((output,), inputs, (grad_output,), create_graph=create_graph, retain_graph=True)
+        # Not by `gradients`: each coroutine between a row and what it waits for is entered at each wait.
+        return capture((output,), (wrap(one_hot.reshape(shape), device),), inputs, True, create_graph)
 
     edge = gradient_edge(output)
     roots = [None if edge is None else edge.node]
-    return await run_rows(row, output.size, roots, concurrency=concurrency, create_graph=create_graph)
+    rows = await run_rows(row, size, roots, concurrency=concurrency, create_graph=create_graph)
+    return [tuple(found) for found in rows]
 
 
 def fill_missing(

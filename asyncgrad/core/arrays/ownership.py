@@ -11,7 +11,7 @@ reference that is no danger makes a copy too many and changes nothing else.
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence
+from collections.abc import Iterable, MutableSequence
 from sys import getrefcount
 from typing import Any
 
@@ -66,23 +66,25 @@ def is_private(holder: MutableSequence[Any], index: int) -> bool:
 
 def make_private(holder: MutableSequence[Any], index: int) -> None:
     """Replace the gradient `holder[index]` by a copy if anything else refers to it or shares its memory."""
-    value = holder[index]
-    if value is None or isinstance(value, np.generic):
-        return
-    if value.__class__ is np.ndarray and value.base is None:
-        # The most common kind, without a call: an array that owns its memory.
-        if getrefcount(value) > _SOLE:
-            holder[index] = own_copy(value)
-        return
-    del value
-    if not is_private(holder, index):
-        holder[index] = private_copy(holder[index])
+    make_all_private(holder, (index,))
 
 
-def make_all_private(holder: MutableSequence[Any]) -> None:
-    """Do what `make_private` does, for each gradient in a list."""
-    for index in range(len(holder)):
-        make_private(holder, index)
+def make_all_private(holder: MutableSequence[Any], places: Iterable[int] | None = None) -> None:
+    """Do what `make_private` does, for each gradient in a list, or for those at `places`."""
+    for index in range(len(holder)) if places is None else places:
+        value = holder[index]
+        if value is None or isinstance(value, np.generic):
+            continue
+        # The most common kinds, without a call.
+        if value.__class__ is np.ndarray:
+            if getrefcount(value) > _SOLE:
+                holder[index] = own_copy(value)
+                continue
+            if value.base is None:
+                continue
+        del value
+        if not is_private(holder, index):
+            holder[index] = private_copy(holder[index])
 
 
 def prepare_to_lend(holder: MutableSequence[Any], index: int) -> None:
@@ -90,27 +92,27 @@ def prepare_to_lend(holder: MutableSequence[Any], index: int) -> None:
 
     That of a sum is a read-only broadcast of one number.
     """
-    value = holder[index]
-    if (
-        value is None
-        or isinstance(value, np.generic)
-        or (
-            value.__class__ is np.ndarray
-            and value.base is None
-            and getrefcount(value) <= _SOLE
-            and value.flags.writeable
-        )
-    ):
-        return
-    del value
-    if not is_private(holder, index) or _is_read_only(holder[index]):
-        holder[index] = private_copy(holder[index])
+    prepare_all_to_lend(holder, (index,))
 
 
-def prepare_all_to_lend(holder: MutableSequence[Any]) -> None:
-    """Do what `prepare_to_lend` does, for each gradient in a list."""
-    for index in range(len(holder)):
-        prepare_to_lend(holder, index)
+def prepare_all_to_lend(holder: MutableSequence[Any], places: Iterable[int] | None = None) -> None:
+    """Do what `prepare_to_lend` does, for each gradient in a list, or for those at `places`."""
+    for index in range(len(holder)) if places is None else places:
+        value = holder[index]
+        if (
+            value is None
+            or isinstance(value, np.generic)
+            or (
+                value.__class__ is np.ndarray
+                and value.base is None
+                and getrefcount(value) <= _SOLE
+                and value.flags.writeable
+            )
+        ):
+            continue
+        del value
+        if not is_private(holder, index) or _is_read_only(holder[index]):
+            holder[index] = private_copy(holder[index])
 
 
 def private_copy(value: Any) -> Any:

@@ -168,9 +168,13 @@ class DependencyExecutor:
         whole = None if task.limits is None else task.limits.whole
         #: The device of the last node that runs in this thread.
         here: Any = None
-        while (popped := self._pop()) is not None:
-            node: Any = popped[0]
-            grads = popped[1]
+        ready, buffers, in_flight, streams = self._ready, self._buffers, self._in_flight, self._streams
+        while (popped := ready.pop_if_any()) is not None:
+            node: Any = popped
+            in_flight.add(node)
+            if streams is not None:
+                streams.begin(node)
+            grads = buffers.pop(node).values
             self.node = node
             if node.meta is not None or is_watched or (node.device is not here and needs_node_task(node.device)):
                 return _make_turn((node, grads))
@@ -180,7 +184,7 @@ class DependencyExecutor:
                     use_device(here)
             if node.order == LEAF_ORDER:
                 run_leaf(node, grads)
-                self._in_flight.discard(node)
+                in_flight.discard(node)
                 continue
             grad = grads if node.shape is None else grads.pop()
             try:
@@ -196,7 +200,7 @@ class DependencyExecutor:
             except AddingSignal:
                 outputs = node.plan.run_here(node, grad, release)
             del grad
-            self._end(node, outputs, False)
+            self.end_turn(node, outputs, False)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
             if clock() > deadline:
@@ -206,19 +210,6 @@ class DependencyExecutor:
                 return Stop.BUDGET_SPENT
         self.node = None
         return Stop.DRAINED
-
-    def _pop(self) -> tuple[Node, list[Any]] | None:
-        """Remove and return the first ready node with its gradients; None where none is ready.
-
-        All edges must have been counted.
-        """
-        node = self._ready.pop_if_any()
-        if node is None:
-            return None
-        self._in_flight.add(node)
-        if self._streams is not None:
-            self._streams.begin(node)
-        return node, self._buffers.pop(node).values
 
     def is_waiting(self) -> bool:
         """Tell whether no node is ready, and all edges have been counted."""
@@ -252,18 +243,17 @@ class DependencyExecutor:
         """Note that `node`, which another executor has started, is running."""
         self._in_flight.add(node)
 
-    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
+    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None, was_turn: bool = True) -> None:
         """Deliver the gradients of `node`, and queue the nodes that are ready then.
 
         Args:
             node: the node whose body has ended.
             outputs: the gradients for its edges; None where its body did not run.
+            was_turn: whether a NodeTask has run it.
         """
         meta = node.meta
         # A NodeTask has made them fit; a post-hook may have written into them since.
-        self._end(node, outputs, meta is not None and not meta.post_hooks)
-
-    def _end(self, node: Node, outputs: tuple[Any, ...] | None, fits: bool) -> None:
+        fits = was_turn and meta is not None and not meta.post_hooks
         if self._at_suspension is not None:
             self.prepare_to_wait()
         self._in_flight.discard(node)
@@ -309,7 +299,9 @@ class DependencyExecutor:
                 "an edge was changed while a backward ran through it. Change a graph before or after its backward"
             )
         dependencies[target] = left
-        if self.exec_info is not None and not self.exec_info.executes(target):
+        infos = self.exec_info
+        # Nearly all that is reached runs whole.
+        if infos is not None and target not in infos.whole and not infos.executes(target):
             return
         buffer = self._buffers.get(target)
         if buffer is None:
@@ -350,6 +342,9 @@ class DependencyExecutor:
             return
         at_suspension, self._at_suspension = self._at_suspension, None
         dependencies = self._dependencies
+        if max(dependencies.values(), default=0) <= 1:
+            # No sum is still to come: a chain of nodes, say, as most rows of a Jacobian run through.
+            return
         #: The arrivals still to come, at nodes that wait for more than one gradient.
         incoming: dict[Node, list[Arrival]] = {}
         stack = [*self._in_flight, *self._buffers]

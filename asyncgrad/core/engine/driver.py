@@ -66,7 +66,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
             resumed, deadline = await _yield_to_loop(graph_task, None, clock, budget)
         while True:
             step: Stop | NodeTurn | None = None
-            if group is None or not group.is_paused():
+            if group is None or not group.pauses:
                 step, turn = turn or in_context(graph_task.executor.run, deadline, clock), None
                 if step is Stop.DRAINED and (group is None or not group.running):
                     break

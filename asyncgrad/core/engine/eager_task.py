@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
-__all__ = ["EagerTask", "Named", "start_task"]
+__all__ = ["EagerTask", "Named", "current_task", "start_task"]
 
 # asyncio accepts any task that follows its protocol; its type hints name its own class.
 _tasks: Any = asyncio.tasks
 _enter_task, _leave_task = _tasks._enter_task, _tasks._leave_task
 _register_task, _unregister_task = _tasks._register_task, _tasks._unregister_task
 # Before 3.12 `asyncio.current_task` is a function of Python, which looks it up here.
-_current_task = asyncio.current_task if sys.version_info >= (3, 12) else _tasks._current_tasks.get
+current_task = asyncio.current_task if sys.version_info >= (3, 12) else _tasks._current_tasks.get
 
+_Future = asyncio.Future
 # Bound once: `super()` costs as much as the call.
 _set_result, _set_exception, _cancel = asyncio.Future.set_result, asyncio.Future.set_exception, asyncio.Future.cancel
 
@@ -94,7 +95,7 @@ class EagerTask(asyncio.Future[Any]):
     def start(self) -> bool:
         """Run the first step now; tell whether the coroutine has ended with it."""
         loop = self._loop_of_task
-        outer = _current_task(loop)
+        outer = current_task(loop)
         if outer is not None:
             _leave_task(loop, outer)
         try:
@@ -127,7 +128,7 @@ class EagerTask(asyncio.Future[Any]):
                 error = asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
             self._must_cancel = False
         self._fut_waiter = None
-        loop = self._loop_of_task
+        loop, is_waiting = self._loop_of_task, False
         _enter_task(loop, self)
         try:
             awaited = self._coro.send(None) if error is None else self._coro.throw(error)
@@ -149,11 +150,22 @@ class EagerTask(asyncio.Future[Any]):
         except BaseException as failure:
             _set_exception(self, failure)
         else:
-            self._wait_for(awaited)
-            return
+            if (
+                awaited.__class__ is _Future
+                and awaited._asyncio_future_blocking
+                and not self._must_cancel
+                and awaited.get_loop() is loop
+            ):
+                # What nearly every task waits for, without a call.
+                awaited._asyncio_future_blocking = False
+                awaited.add_done_callback(self._wake_up, context=self._context)
+                self._fut_waiter = awaited
+            else:
+                self._wait_for(awaited)
+            is_waiting = True
         finally:
             _leave_task(loop, self)
-            if self.done():
+            if not is_waiting and self.done():
                 if self._registered:
                     _unregister_task(self)
                 on_end, self._on_end = self._on_end, None

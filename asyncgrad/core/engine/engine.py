@@ -196,7 +196,7 @@ def _make_graph_task(
 ) -> GraphTask:
     root, input_nr, grad = start
     assert root is not None
-    outer = _outer_task()
+    outer = None if CURRENT_GRAPH_TASK.get() is None else _outer_task()
     context = contextvars.copy_context()
     graph_task = GraphTask(
         root,
@@ -218,7 +218,10 @@ def _make_graph_task(
         graph_task.to_release = to_release
     if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):
         graph_task.observation, graph_task.observed_steps = observe(), observe_steps(graph_task)
-    graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)
+    if sums or COMPILED_AFTER.get() is not None:
+        graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)
+    else:
+        graph_task.executor = _make_uncompiled(graph_task, grad, input_nr)
     context.run(_enter, graph_task, create_graph)
     if graph_task.observation is not None:
         graph_task.observation.begin(graph_task)

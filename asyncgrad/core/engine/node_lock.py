@@ -152,14 +152,20 @@ def _bodies_around(task: GraphTask) -> Iterator[tuple[GraphTask, Node | None]]:
                 stack.append(backward)
 
 
-def try_acquire(meta: NodeMeta, task: GraphTask) -> bool:
-    """Take the lock for `task` if it is free; tell whether it was. Never suspends."""
+def try_acquire(meta: NodeMeta, task: GraphTask, node: Node | None = None) -> bool:
+    """Take the lock for `task` if it is free, or if those that hold it share it; tell whether so. Never suspends.
+
+    Args:
+        meta: has the lock.
+        task: the backward.
+        node: the node of the lock; None to share it with nobody.
+    """
     with _MUTEX:
         # A holder that no longer runs was interrupted between the end of its body and the release of the lock.
         if meta.holder is None or not meta.holder.is_running:
             meta.holder = task
             return True
-        return False
+    return node is not None and _share(meta, node, task)
 
 
 async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
@@ -186,9 +192,10 @@ def _shared_by(task: GraphTask, node: Node) -> object:
 
     One that releases the graph writes into the node, as one that remembers its answer does.
     """
-    if not (node.concurrent or node.takes_rows) or not task.keep_graph or (node.is_memoized and task.until_success):
+    is_concurrent = node.concurrent
+    if not (is_concurrent or node.takes_rows) or not task.keep_graph or (node.is_memoized and task.until_success):
         return None
-    if node.concurrent:
+    if is_concurrent:
         return True
     row = task.context.get(ROW)
     return None if row is None or not row.is_here() else row.together
@@ -215,7 +222,9 @@ def _share(meta: NodeMeta, node: Node, task: GraphTask) -> bool:
             contention.co_holders[task] = None
             return True
         finally:
-            _end_edit(before)
+            _LOCK_TABLE.is_busy = before
+            if _LOCK_TABLE.deferred:
+                _end_edit(before)
 
 
 def release(meta: NodeMeta, task: GraphTask) -> None:
@@ -227,6 +236,11 @@ def release(meta: NodeMeta, task: GraphTask) -> None:
                 meta.holder = None
         elif _LOCK_TABLE.is_busy:
             _LOCK_TABLE.deferred.append((meta, task))
+        elif not contention.waiters and task in contention.co_holders:
+            # Nearly all rows of a Jacobian. What is set is whole after each line, whatever the garbage collector runs.
+            del contention.co_holders[task]
+            if not contention.co_holders:
+                meta.contention = None
         else:
             before, _LOCK_TABLE.is_busy = _LOCK_TABLE.is_busy, True
             try:

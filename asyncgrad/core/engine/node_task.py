@@ -100,7 +100,7 @@ class NodeTask:
         graph_task, node = self.graph_task, self.node
         meta = node.meta or node.make_meta()
         try:
-            if not try_acquire(meta, graph_task):
+            if not try_acquire(meta, graph_task, node):
                 await acquire(meta, node, graph_task)
             CURRENT_NODE.set(node)
             if meta.stream is not None:
@@ -114,7 +114,7 @@ class NodeTask:
                 meta.tensor_pre_hooks
                 or meta.retains_grad_hooks
                 or meta.pre_hooks
-                or graph_task.limits is not None
+                or (graph_task.limits is not None and node not in graph_task.limits.whole)
                 or node.order == LEAF_ORDER
             ) and not await self._run_pre_hooks(meta):
                 return None
@@ -126,7 +126,7 @@ class NodeTask:
             if keeps_answer or isinstance(node, Leaf) or has_custom_run(node.device):
                 outputs = await self._run_apart(keeps_answer)
             else:
-                outputs = self._call_body()
+                outputs = node.apply(self._take_grads()) if node.is_async else self._call_body()
                 if outputs.__class__ is CoroutineType and self.group is not None:
                     outputs = await outputs
                 elif outputs.__class__ is not tuple and inspect.isawaitable(outputs):
@@ -257,10 +257,10 @@ class NodeTask:
         return outputs
 
     def _call_body(self) -> Any:
-        """Call the body; return its gradients, or an awaitable of them."""
+        """Call a body that is no `async def`; return its gradients, or an awaitable of them."""
         graph_task, node = self.graph_task, self.node
         # Under create_graph bodies record nodes, whose order must be the same in each run: they stay in one thread.
-        if self.group is None or node.is_async or graph_task.create_graph or node.device is None:
+        if self.group is None or graph_task.create_graph or node.device is None:
             return node.apply(self._take_grads())
         group = None if self.is_sent else self.group
         return node.device.run_body(Body(node, self._take_grads(), group, graph_task.reentrant_depth))

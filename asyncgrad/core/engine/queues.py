@@ -116,7 +116,11 @@ class InputBuffer:
         """
         expected = self.expected
         if expected is None:
-            self._fold(input_nr, value, in_place)
+            if value is not None and self.values[input_nr] is None:
+                # The most common case, without a call.
+                self.values[input_nr] = value
+            else:
+                self._fold(input_nr, value, in_place)
             return
         if self._next < len(expected) and expected[self._next] == arrival:
             self._fold(input_nr, value, in_place)

@@ -21,7 +21,7 @@ from ..settings.context import CURRENT_NODE, ROW
 from ..settings.loop_turn import keep_pace, next_turn
 from ..settings.scheduling import CLOCK
 from .device import is_elsewhere
-from .eager_task import EagerTask
+from .eager_task import EagerTask, current_task
 from .loops import MAX_NESTED_ON_STACK, OneShotEvent, wait_through_cancellation
 from .node_task import NodeTask
 from .notes import add_later_error
@@ -57,8 +57,8 @@ SUSPENDED: weakref.WeakSet[GraphTask] = weakref.WeakSet()
 
 def note_suspended(graph_task: GraphTask) -> None:
     """Note that a backward suspends, in the task that awaits it; does something the first time only."""
-    if graph_task.driver is None and asyncio._get_running_loop() is not None:
-        task = asyncio.current_task()
+    if graph_task.driver is None and (loop := asyncio._get_running_loop()) is not None:
+        task = current_task(loop)
         graph_task.driver = None if task is None else weakref.ref(task)
         SUSPENDED.add(graph_task)
 
@@ -99,7 +99,7 @@ def forget_job(job: CoroutineJob, node_task: NodeTask) -> None:
 
 
 def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
-    driver = asyncio.current_task(loop)
+    driver = current_task(loop)
     return 0 if driver is None else driver.cancelling()
 
 
@@ -135,15 +135,15 @@ class NodeTaskGroup:
     __slots__ = (
         "__weakref__",
         "_cancels_before",
-        "_finished",
         "_graph_task",
         "_is_awake",
         "_loop",
-        "_pauses",
         "_raised",
         "_scheduler",
         "_wake",
+        "finished",
         "mailbox",
+        "pauses",
         "running",
     )
 
@@ -153,13 +153,14 @@ class NodeTaskGroup:
         #: For NodeTasks and bodies that run in other threads.
         self.mailbox: Mailbox = Mailbox(loop)
         #: Those that have ended, whose gradients the driver has yet to `collect`.
-        self._finished: deque[EagerTask] = deque()
-        self._wake: OneShotEvent | None = None
+        self.finished: deque[EagerTask] = deque()
+        #: Done when the driver is to go on; there only while it waits.
+        self._wake: asyncio.Future[None] | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
         self.running: dict[EagerTask, Node | None] = {}
         graph_task.group = weakref.ref(self)
-        #: How many hooks and bodies run that no further node may overlap.
-        self._pauses = 0
+        #: How many hooks and bodies run that no further node may overlap: while any does, none starts.
+        self.pauses = 0
         #: Shared with the enclosing backward passes on the same loop, so that they let deeper ones go first.
         outer = graph_task.outer
         scheduler = None if outer is None else outer.scheduler
@@ -178,10 +179,12 @@ class NodeTaskGroup:
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
         observation = graph_task.observation
-        run: Callable[[], Coroutine[object, None, Any]] = node_task.begin
-        if is_elsewhere(node.device):
-            run = functools.partial(self._run_on_worker, node_task)
-        coroutine = run() if observation is None else observation.run_node(graph_task, node, run)
+        is_away = is_elsewhere(node.device)
+        if observation is None and not is_away:
+            coroutine = node_task.begin()
+        else:
+            begin = functools.partial(self._run_on_worker, node_task) if is_away else node_task.begin
+            coroutine = begin() if observation is None else observation.run_node(graph_task, node, begin)
         if self._step(coroutine, node_task, node):
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.on_suspend()
@@ -236,10 +239,12 @@ class NodeTaskGroup:
             del task
 
     def _on_end(self, task: EagerTask) -> None:
-        self._finished.append(task)
+        self.finished.append(task)
         if self._graph_task.has_error:
             self._mark_ended(task)
-        self._wake_driver()
+        # Most often others that have ended in the same turn have woken it.
+        if not self._is_awake:
+            self._wake_driver()
 
     def _mark_ended(self, task: EagerTask) -> None:
         """Note the end of a NodeTask after a failure, when `collect` is not called any more."""
@@ -250,20 +255,21 @@ class NodeTaskGroup:
 
     def _wake_driver(self) -> None:
         # Once awake, it collects all that end before it goes on.
-        if not self._is_awake and self._wake is not None and self._wake.set():
+        if not self._is_awake and self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
             self._is_awake = True
             self._scheduler.wake(self._graph_task.reentrant_depth)
 
     def pause(self) -> None:
         """Start no further node until `resume()`: a hook or a body begins that none may overlap. Pauses nest."""
         with _PAUSE_LOCK:
-            self._pauses += 1
+            self.pauses += 1
 
     def resume(self) -> None:
         """End one `pause()`; from any thread."""
         with _PAUSE_LOCK:
-            self._pauses -= 1
-            is_free = not self._pauses
+            self.pauses -= 1
+            is_free = not self.pauses
         if not is_free:
             return
         if threading.get_ident() == self._graph_task.thread_id:
@@ -273,25 +279,22 @@ class NodeTaskGroup:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake_driver)
 
-    def is_paused(self) -> bool:
-        """Tell whether no further node may start now."""
-        return self._pauses > 0
-
     async def wait(self) -> None:
         """Wait until a NodeTask has ended or the last pause has, and deeper backward passes have had their turn."""
         depth = self._graph_task.reentrant_depth
         self._graph_task.executor.prepare_to_wait()
         try:
-            if self._finished:
+            if self.finished:
                 self._is_awake = True
                 self._scheduler.wake(depth)
             else:
-                self._wake = OneShotEvent(self._loop)
+                self._wake = self._loop.create_future()
                 try:
                     await self._wake
                 finally:
                     self._wake = None
-            await self._scheduler.turn(depth)
+            if not self._scheduler.is_alone():
+                await self._scheduler.turn(depth)
         finally:
             if self._is_awake:
                 self._is_awake = False
@@ -309,7 +312,7 @@ class NodeTaskGroup:
 
     def collect(self) -> None:
         """Give the gradients of the NodeTasks that have ended to the executor; raise the first error among them."""
-        graph_task, finished = self._graph_task, self._finished
+        graph_task, finished = self._graph_task, self.finished
         while finished:
             task = finished.popleft()
             graph_task.executor.node = node = self.running.pop(task)
@@ -366,14 +369,14 @@ class NodeTaskGroup:
         is_closed = isinstance(error, GeneratorExit) and error is not self._raised
         # The traceback of the error refers to this object: leave no cycle.
         self._raised = None
-        for ended in self._finished:
+        for ended in self.finished:
             self._mark_ended(ended)
         try:
             # A driver that is being closed may not await: its loop is gone.
             if not is_closed:
                 await self._cancel_all(error)
         finally:
-            self._finished.clear()
+            self.finished.clear()
             # Nothing is left here unless the driver is closed, or was closed during that wait.
             self._close_all(error)
 
@@ -411,7 +414,7 @@ class NodeTaskGroup:
                 task.cancel()
 
         def have_ended() -> bool:
-            self._finished.clear()
+            self.finished.clear()
             return all(task.done() for task in self.running)
 
         interrupted = await wait_through_cancellation(have_ended, self.wait)
@@ -477,6 +480,10 @@ class DepthScheduler:
             event = OneShotEvent(self.loop)
             heappush(self._waiting, (-depth, self._next_arrival(), event))
             await event
+
+    def is_alone(self) -> bool:
+        """Tell whether one that is counted goes on at once: nobody waits, or is counted at another depth."""
+        return not self._waiting and len(self._counts) == 1
 
     def when_asleep(self, callback: Callable[[], object]) -> None:
         """Call `callback()` once, on the loop, as soon as no driver is counted: each of them sleeps or has ended.

@@ -628,7 +628,7 @@ class FunctionNode(SavingNode):
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
-        ctx, backward, recorded = self.ctx, _backward_of(self.function, checked=True), GRAD_MODE.get()
+        ctx, recorded = self.ctx, GRAD_MODE.get()
         tensors: list[Any] = []
         for grad, slot in zip(grads, self.input_metadata, strict=True):
             if isinstance(slot, ValueMetadata):
@@ -639,6 +639,7 @@ class FunctionNode(SavingNode):
             tensors.append(values.wrap(grad, slot.device or self.device))
         if self.function._takes_rows and (row := ROW.get()) is not None and not recorded and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
+        backward = _backward_of(self.function, checked=True)
         gradients = tensors if self._output_trees is None else self._like_outputs(tensors)
         try:
             if self.is_async:
@@ -699,7 +700,7 @@ class FunctionNode(SavingNode):
                     "return a tensor, an array or None"
                 )
         if not are_all_tensors:
-            grads = tuple([grads[index] for index in edges])
+            grads = tuple(map(grads.__getitem__, edges))
         is_on_host, is_recorded = self.device is None or self.device.has_host_arrays, GRAD_MODE.get()
         if is_on_host and not is_recorded:
             return grads

@@ -56,7 +56,13 @@ async def answer_rows(node: RowRule, rows: Sequence[Sequence[Any]]) -> list[tupl
                 f"{values.counted(len(rows), 'row')}: return gradients whose first axis has one entry for each row, "
                 "as those that it takes have"
             )
-    return [tuple([None if grad is None else grad[row] for grad in found]) for row in range(len(rows))]
+    return list(zip(*(_each_row(grad, len(rows)) for grad in found), strict=True))
+
+
+def _each_row(grad: Any, count: int) -> list[Any]:
+    if grad.__class__ is np.ndarray:
+        return list(grad)
+    return [None if grad is None else grad[row] for row in range(count)]
 
 
 @on_device_of_arguments

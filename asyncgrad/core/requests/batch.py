@@ -28,7 +28,7 @@ from ..engine.loops import OneShotEvent, wait_through_cancellation
 from ..settings.arguments import must_be
 from ..settings.context import BLOCKING, CALLERS, CURRENT_GRAPH_TASK, CURRENT_NODE, ROW, TRAINING_STEPS
 from ..settings.loop_turn import HERE
-from .callers import URGENCY, Urgency, calling_backward, most_urgent, tell_profiles, urgency_of
+from .callers import URGENCY, Urgency, calling_backward, most_urgent_of, tell_profiles
 
 if TYPE_CHECKING:
     from ..engine.graph_task import GraphTask
@@ -296,7 +296,7 @@ class Batch:
         self._close()
         # Most callers are of few backward passes.
         callers = {(place.backward, place.given) for place in self._places}
-        self._context.run(URGENCY.set, most_urgent(urgency_of(*caller) for caller in callers))
+        self._context.run(URGENCY.set, most_urgent_of(callers))
         name = f"a request of {self._owner.name}"
         self._task = EagerTask(self._run(reason), loop=self.loop, context=self._context, name=name, on_end=self._end)
         self._owner.running.add(self._task)

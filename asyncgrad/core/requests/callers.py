@@ -11,7 +11,16 @@ from ..settings.context import CURRENT_GRAPH_TASK, CURRENT_NODE
 if TYPE_CHECKING:
     from ..engine.graph_task import GraphTask
 
-__all__ = ["URGENCY", "Urgency", "calling_backward", "current_urgency", "most_urgent", "tell_profiles", "urgency_of"]
+__all__ = [
+    "URGENCY",
+    "Urgency",
+    "calling_backward",
+    "current_urgency",
+    "most_urgent",
+    "most_urgent_of",
+    "tell_profiles",
+    "urgency_of",
+]
 
 
 class Urgency(NamedTuple):
@@ -43,6 +52,20 @@ def urgency_of(graph_task: GraphTask | None, given: Urgency | None) -> Urgency:
     """Return how urgent a request is that a backward, if any, has made, for callers of that urgency, if any."""
     own = Urgency(0, None) if graph_task is None else Urgency(-graph_task.reentrant_depth, graph_task.id)
     return own if given is None else most_urgent((own, given))
+
+
+def most_urgent_of(callers: Iterable[tuple[GraphTask | None, Urgency | None]]) -> Urgency:
+    """Return how urgent a request is for several callers: see `urgency_of`. A request of rows has one for each row."""
+    depth, backward = 0, None
+    urgencies = []
+    for graph_task, given in callers:
+        if graph_task is None or given is not None:
+            urgencies.append(urgency_of(graph_task, given))
+        elif backward is None or (-graph_task.reentrant_depth, graph_task.id) < (depth, backward):
+            depth, backward = -graph_task.reentrant_depth, graph_task.id
+    if backward is not None:
+        urgencies.append(Urgency(depth, backward))
+    return most_urgent(urgencies)
 
 
 def most_urgent(urgencies: Iterable[Urgency]) -> Urgency:

@@ -497,8 +497,7 @@ class Optimizer(ABC):
         for group in merged:
             lr = group.get("lr")
             # A schedule may have made it negative, as a StepLR does whose gamma is.
-            is_negative = isinstance(lr, (int, float)) and lr < 0
-            self._check_options({**group, "lr": -lr} if is_negative else group)
+            self._check_options({**group, "lr": -lr} if isinstance(lr, (int, float)) and lr < 0 else group)
         numbers = [number for group in saved for number in group["params"]]
         params = dict(zip(numbers, self._params(), strict=True))
         groups = {id(param): group for group in merged for param in group["params"]}

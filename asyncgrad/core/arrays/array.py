@@ -110,7 +110,14 @@ class Array(Protocol):
 
     def __complex__(self) -> complex: ...
 
-    def __dlpack__(self) -> Any: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 

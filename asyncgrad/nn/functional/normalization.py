@@ -959,8 +959,8 @@ def group_norm_grad_(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> An
         result = np.empty_like(x, order="C")
         rows = (1, mean.shape[1], x.size // mean.shape[1])
         by = _of_samples(weight, len(x))
-        arrays = (one.reshape(rows) for one in (result, x, g))
-        standardized_blocks.input_grad(*arrays, by, mean, inverse)
+        into, images, grads = (one.reshape(rows) for one in (result, x, g))
+        standardized_blocks.input_grad(into, images, grads, by, mean, inverse)
         return result
     grads, rows = _rows_of(g * _of_rows(weight), mean), _rows_of(x, mean)
     return standardized_grad_.function(grads, rows, None, mean, inverse).reshape(x.shape)

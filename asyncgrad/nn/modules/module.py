@@ -1232,7 +1232,7 @@ def _is_dtype(value: Any) -> bool:
     return isinstance(value, (np.dtype, type)) or (isinstance(value, str) and value in _DTYPE_NAMES)
 
 
-def _called_with(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def _called_with(module: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Return what `forward` is called with, for one that does not take it."""
     given = ", ".join(["self", *map(describe, args), *(f"{name}={describe(one)}" for name, one in kwargs.items())])
     return f"{type(module).__name__}.forward is called with the arguments of the module's call: {given}"

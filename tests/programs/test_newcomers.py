@@ -327,7 +327,7 @@ def test_a_function_that_takes_other_arguments_is_told_what_it_is_called_with(li
 
 def test_an_error_within_a_hook_does_not_tell_what_the_hook_is_called_with(names: dict[str, Any]):
     def hook(_: Any) -> None:
-        (lambda: None)(3)
+        int("3", 10, 2)  # type: ignore[call-overload]
 
     names["x"].register_hook(hook)
     with pytest.raises(TypeError) as raised:

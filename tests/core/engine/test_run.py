@@ -69,7 +69,7 @@ def test_run_of_a_function_is_told_to_call_it():
 
     with pytest.raises(TypeError, match=r"call it, as in ag\.run\(main\(\)\)"):
         ag.run(main)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"ag\.run takes a coroutine, not 42"):
+    with pytest.raises(TypeError, match=r"ag\.run takes a coroutine, not int 42"):
         ag.run(42)  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..random import generator
 from .program import CheckFailed, Step
-from .trace import Value
+from .trace import Value, values_in
 
 __all__ = ["NO_CALL", "PythonCalls", "Row", "join_fills", "join_masked"]
 
@@ -162,7 +162,9 @@ def join_fills(steps: Sequence[Step], rows: list[Row], changing: Collection[Step
         if len(step.args) != step.function.nin + 1:
             continue
         places = [place for place, one in enumerate(step.args[:-1]) if one is filled]
-        if step.args[-1] is not filled or len(places) != 1:
+        of_filled = [one for one in values_in(step.args) if one.root is filled.root]
+        # A view of it would read what is no longer written.
+        if step.args[-1] is not filled or len(places) != 1 or len(of_filled) != 2:
             continue
         function, args = rows[index + 1]
         place = places[0]

@@ -367,7 +367,7 @@ _OF_SCIPYS: dict[str, Callable[[Any, Any], Any]] = {
     },
     **{
         f"norm {order} along {axis}": lambda library, a, order=order, axis=axis: library.linalg.norm(a, order, axis)
-        for order in (None, 3, -np.inf)
+        for order in (None, 3, -2, -np.inf, "nuc")
         for axis in (0, 1, (0, 1), (0, 5))
     },
     "inv": lambda library, a: library.linalg.inv(a).toarray(),

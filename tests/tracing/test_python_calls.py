@@ -65,6 +65,18 @@ def test_a_run_that_is_made_again_draws_the_same_numbers():
     assert run(jitted) == run(drawn)
 
 
+def test_a_number_that_is_read_through_a_view_is_filled_in():
+    def sums(x: Any) -> Any:
+        total = np.zeros_like(x)
+        total += total[::-1]
+        total += x
+        return (total * x).sum()
+
+    jitted = compiled(sums, leaf(np.arange(4.0)))
+
+    assert value_and_gradient(jitted, np.arange(1.0, 5.0)) == value_and_gradient(sums, np.arange(1.0, 5.0))
+
+
 def test_a_gradient_that_is_written_at_once_is_the_callers_alone():
     w, x = leaf(np.ones((64, 32))), np.ones((8, 64))
     jitted = compiled(lambda w: nn.relu(x @ w).sum(), w)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +56,8 @@ def norm(x: Any, ord: Any = None, axis: int | tuple[int, ...] | None = None) -> 
 
     Args:
         x: a sparse array of asyncgrad.scipy.sparse, or SciPy's.
-        ord: None, "fro", 1, -1, 2, inf or -inf for a matrix; a number, too, along one axis.
+        ord: None, "fro", 1, -1, 2, inf or -inf for a matrix; any number along one axis, and a negative one other than
+            -inf is for the elements of the pattern alone.
         axis: None, or both axes, for the matrix; 0 for its columns, 1 for its rows.
 
     Raises:
@@ -74,11 +76,14 @@ def norm(x: Any, ord: Any = None, axis: int | tuple[int, ...] | None = None) -> 
                 f"scipy.sparse.linalg.norm takes a sparse matrix, not {type(x).__name__}: write np.linalg.norm"
             )
         x = csr_array(x)
-    if ord not in (None, "fro", 1, -1, 2, np.inf, -np.inf) and axis is None:
-        # SciPy's own refusal: NumPy has more norms of dense matrices.
-        linalg.norm(x.toscipy(), ord)
     axes = axis if axis is None or isinstance(axis, tuple) else (axis,)
+    if ord not in (None, "fro", "f", 1, -1, 2, np.inf, -np.inf) and (axes is None or len(axes) == 2):
+        # SciPy's own refusal: NumPy has more norms of dense matrices.
+        linalg.norm(x.toscipy(), ord, axes)
     if axes is not None and len(axes) == 1:
+        if isinstance(ord, Real) and -np.inf < ord < 0:
+            # An element that is not stored is no 0 to divide by.
+            return asarray(abs(x).power(ord).sum(axes[0]) ** (1 / ord))
         return asarray(np.linalg.norm(x.toarray(), ord, axes[0]))
     if ord in (None, "fro", "f"):
         if axes is not None:

@@ -35,16 +35,18 @@ _INNER = re.compile(r"^[\w.]+ of (an array of shape|arrays of shapes) .*?: ")
 _OURS = frozenset(("asyncgrad", "numpy", "scipy")) | sys.stdlib_module_names
 
 
-def name_errors(module: str) -> None:
+def name_errors(module: str, *files: str) -> None:
     """Have the public functions of a module of this package name themselves in errors.
 
     Args:
         module: the name of the module, which has imported them.
+        files: the names of modules beside it in which some of them are written.
     """
     space = vars(sys.modules[module])
+    homes = tuple(f"{one}." for one in (module, *files))
     for name in space.get("__all__", list(space)):
         found = space[name]
-        if name.startswith("_") or not f"{getattr(found, '__module__', '')}.".startswith(f"{module}."):
+        if name.startswith("_") or not f"{getattr(found, '__module__', '')}.".startswith(homes):
             continue
         if inspect.isfunction(found):
             space[name] = _naming(found, f"{module.removeprefix('asyncgrad.')}.{name}")

@@ -335,4 +335,4 @@ def __dir__() -> list[str]:
 
 
 __getattr__ = refuse("fft")
-name_errors(__name__)
+name_errors(__name__, "asyncgrad.scipy.hankel")

@@ -67,7 +67,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: nn.batch_norm(ones((2, 3)), None, None), "outside of training needs running_mean and running_var"),
     (lambda: nn.batch_norm(ones(3), None, None, training=True), "x of shape (n, channels, ...), not (3,)"),
-    (lambda: nn.batch_norm(ones((1, 3)), None, None, training=True), "more than one value for each channel"),
+    (lambda: nn.batch_norm(ones((1, 3)), None, None, training=True), "more than one value a channel"),
     (lambda: nn.batch_norm(ones((2, 3)), None, None, ones(2)), "needs a weight of shape (3,), not (2,)"),
     (lambda: nn.batch_norm(ones((2, 3)), ones(2), ones(3)), "needs a running_mean of shape (3,), not (2,)"),
     (lambda: nn.instance_norm(ones((2, 3))), "x of shape (n, channels, length, ...), not (2, 3)"),

@@ -30,7 +30,7 @@ REFUSED_BESIDE = "and a NumPy array of shape|and a list"
 #: they are large would be to wait for the device.
 SHIFTED = {"multi_head_attention_forward", "scaled_dot_product_attention", "softmax", "softmin"}
 #: These add up products of an ndarray as a dot product, which rounds otherwise than the sum of them.
-ADDED_AS_PRODUCTS = {"batch_norm", "group_norm", "instance_norm", "rms_norm"}
+ADDED_AS_PRODUCTS = {"batch_norm", "conv1d", "conv2d", "group_norm", "instance_norm", "rms_norm"}
 #: The gradient of a product divides it by each element only on the host, where it can be asked whether one is 0. For
 #: uneven bins NumPy takes the weights of a histogram as differences of running sums; a device adds up each bin. That of
 #: an angle is divided by a sum of squares where the host finds none of them too large or small, else by lengths. Where

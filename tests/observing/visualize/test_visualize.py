@@ -385,7 +385,7 @@ def test_what_is_no_tensor_is_refused(t):
     ("arguments", "error", "message"),
     [
         ({"format": "SVG"}, ArgumentError, "no format 'SVG', did you mean 'svg'?"),
-        ({"format": "bogus"}, ArgumentError, "There are svg, dot, html"),
+        ({"format": "bogus"}, ArgumentError, "there are svg, dot, html"),
         ({"format": 3}, ArgumentTypeError, "format must be a str"),
         ({"format": "png"}, ArgumentError, "pass a path that ends in .png"),
         ({"path": "y.svg", "format": "html"}, ArgumentError, "has the suffix of svg, and format='html'"),

@@ -441,8 +441,8 @@ class Table:
         try:
             self._calls[1].run()
         finally:
-            for index, row in before:
-                # What it has made is the caller's alone.
+            for index, row in reversed(before):
+                # What it has made is the caller's alone. A call that two gradients are used in is there twice.
                 rows[index] = row
         return made
 

@@ -91,3 +91,18 @@ def test_a_gradient_that_is_written_at_once_is_the_callers_alone():
     del first, kept
     gc.collect()
     assert gone() is None
+
+
+def test_a_gradient_that_another_one_is_added_to_is_right_in_each_run():
+    def waves(x: Any, y: Any) -> Any:
+        return np.sin(x + y).sum() + np.cos(x).sum()
+
+    def gradients(function: Callable[..., Any], numbers: np.ndarray) -> Any:
+        x, y = leaf(numbers), leaf(numbers + 1)
+        return [bits(one) for one in grad(function(x, y), [x, y])]
+
+    ones = np.ones((6, 100))
+    jitted = compiled(waves, leaf(ones), leaf(ones))
+
+    for shift in range(3):
+        assert gradients(jitted, ones * shift) == gradients(waves, ones * shift)

@@ -240,9 +240,6 @@ class Table:
             return _call_and_copy, (step.function, args, kwargs, into)
         if step.function in _OUT_BY_NAME and len(args) > 2:
             return partial(step.function, **kwargs, out=args[2]), args[:2]
-        if step.function is np.dot and len(args) == 3 and not kwargs:
-            # The method of the array does the same without a dispatch.
-            return args[0].dot, args[1:]
         return (partial(step.function, **kwargs) if kwargs else step.function), args
 
     def _bind_given(self) -> None:

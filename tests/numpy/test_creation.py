@@ -11,6 +11,7 @@ import asyncgrad as ag
 import asyncgrad.numpy as anp
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
+from tests.support.versions import is_numpy
 
 CREATED = {
     "zeros": lambda np, **where: np.zeros((2, 3), **where),
@@ -100,8 +101,9 @@ def test_full_takes_the_elements_of_a_tensor() -> None:
 def test_memory_comes_by_dlpack() -> None:
     data, x = np.ones(2), ag.tensor([1.0, 2.0])
     assert np.shares_memory(anp.from_dlpack(data).numpy(), data)
-    anp.from_dlpack(data)[0] = 9.0
-    assert data[0] == 9.0
+    if is_numpy("2.3"):  # before, an array of NumPy's from_dlpack cannot be written into
+        anp.from_dlpack(data)[0] = 9.0
+        assert data[0] == 9.0
     assert anp.from_dlpack(x) is x
     assert np.from_dlpack(x).tolist() == [1.0, 2.0]
     with pytest.raises(ag.errors.RequiresGradError):

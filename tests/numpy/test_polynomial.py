@@ -96,7 +96,11 @@ def test_values_and_dtypes_are_those_of_numpy(call: str) -> None:
     # Since NumPy 2.5 the roots of most bases are complex numbers, if all are real, too.
     is_real = name.endswith("roots") and is_numpy("2.5")
 
-    check_values(ours, (lambda *given: np.real_if_close(theirs(*given))) if is_real else theirs, Case(args, kwargs))
+    check_values(
+        ours,
+        (lambda *given, **options: np.real_if_close(theirs(*given, **options))) if is_real else theirs,
+        Case(args, kwargs),
+    )
 
 
 @pytest.mark.parametrize("call", [call for call, (_, _, (count, _, _)) in _CALLS.items() if count])

@@ -141,6 +141,7 @@ async def test_what_a_tesseract_does_not_have_is_said_with_what_to_write_instead
 
 
 _DEEP = 600 if sys.version_info < (3, 12) else 5000
+_TOO_DEEP = r"(must answer /apply with a tree that is not nested so deeply|answers /apply .*maximum recursion depth)"
 
 
 @pytest.fixture
@@ -160,18 +161,18 @@ def _array(values: Any, dtype: str = "float64", **others: Any) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ({"y": _array([10**400], "int64")}, "arrays of numbers, as JSON or base64"),
-        ({"y": _array([300], "uint8")}, "arrays of numbers, as JSON or base64"),
-        ({"y": _array(["1.5"])}, "arrays of numbers, as JSON or base64"),
-        # Python's JSON reads as many levels, and the frames of functions are used up before.
-        (_DEEP * '{"y":' + "1" + _DEEP * "}", "a tree that is not nested so deeply"),
+        ({"y": _array([10**400], "int64")}, "must answer /apply with arrays of numbers, as JSON or base64"),
+        ({"y": _array([300], "uint8")}, "must answer /apply with arrays of numbers, as JSON or base64"),
+        ({"y": _array(["1.5"])}, "must answer /apply with arrays of numbers, as JSON or base64"),
+        # Most versions of Python read as many levels, and the frames of functions are used up before.
+        (_DEEP * '{"y":' + "1" + _DEEP * "}", _TOO_DEEP),
     ],
     ids=["huge", "out of range", "text", "deep"],
 )
 async def test_an_answer_that_no_array_can_hold_is_an_error_that_names_the_server(answer, words, recursion_limit):
     transport = httpx.MockTransport(lambda request: _answer(request, answer))
     async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
-        with pytest.raises(RemoteError, match=f"the Tesseract at http://t must answer /apply with {words}"):
+        with pytest.raises(RemoteError, match=f"the Tesseract at http://t {words}"):
             await Tesseract(client)({"x": 1.0})
 
 

@@ -266,7 +266,10 @@ def test_eigenvectors_of_stacks_are_those_of_scipy(needs_grad: bool, is_homogene
 @pytest.mark.parametrize("dtype", ["?", "b", "e", "q", "g", "G"])
 def test_matrices_have_a_dtype_of_lapack(call: Any, dtype: str) -> None:
     matrix = np.eye(2).astype(dtype)
-    expected = getattr(scipy.linalg, call.__name__)(matrix)
+    try:
+        expected = getattr(scipy.linalg, call.__name__)(matrix)
+    except TypeError:
+        pytest.skip("SciPy 1.17.0 has no inverse of long doubles")
 
     for found, one in zip(np.atleast_1d(call(matrix)[0]), np.atleast_1d(expected[0]), strict=True):
         assert found.dtype == one.dtype

@@ -81,7 +81,7 @@ def norm(x: Any, ord: Any = None, axis: int | tuple[int, ...] | None = None) -> 
         # SciPy's own refusal: NumPy has more norms of dense matrices.
         linalg.norm(x.toscipy(), ord, axes)
     if axes is not None and len(axes) == 1:
-        if isinstance(ord, Real) and -np.inf < ord < 0:
+        if isinstance(ord, Real) and -np.inf < float(ord) < 0:
             # An element that is not stored is no 0 to divide by.
             return asarray(abs(x).power(ord).sum(axes[0]) ** (1 / ord))
         return asarray(np.linalg.norm(x.toarray(), ord, axes[0]))

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from ..core.settings.arguments import describe, must_be, number, takes, truth, whole_number
 from ..core.settings.lazy import name_advisor
@@ -82,6 +82,9 @@ class Schedule(ABC):
         >>> again
         ExponentialLR(step 3, lr=[0.125])
     """
+
+    #: Whether a step sets the rate, whatever it was, and does not change the one that is there: for ChainedScheduler.
+    _sets_rate: ClassVar[bool] = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer: Optimizer = _check_optimizer(optimizer, type(self).__name__)
@@ -169,6 +172,8 @@ class LambdaLR(Schedule):
         >>> optimizer.param_groups[0]["lr"]
         0.5
     """
+
+    _sets_rate = True
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1) -> None:
         self._functions = _functions_of_groups(optimizer, lr_lambda, "LambdaLR")
@@ -444,6 +449,8 @@ class CosineAnnealingWarmRestarts(Schedule):
         1.0
     """
 
+    _sets_rate = True
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -537,6 +544,8 @@ class CyclicLR(Schedule):
         >>> round(optimizer.param_groups[0]["momentum"], 3)
         0.85
     """
+
+    _sets_rate = True
 
     def __init__(
         self,
@@ -640,6 +649,8 @@ class OneCycleLR(Schedule):
         >>> round(group["lr"], 3), round(group["momentum"], 3)
         (1.0, 0.85)
     """
+
+    _sets_rate = True
 
     def __init__(
         self,
@@ -937,10 +948,6 @@ class SequentialLR(_Combined):
         return self.schedulers[index], epoch - (self.milestones[index - 1] if index else 0)
 
 
-#: Schedules that set a rate, whatever it was before.
-_SETTING = (LambdaLR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR)
-
-
 @final
 class ChainedScheduler(_Combined):
     """The first rate times the factors of several schedules, from the step at which they are.
@@ -974,7 +981,7 @@ class ChainedScheduler(_Combined):
         A schedule that sets a rate, whatever it was, undoes what those before it have done; those after it change it by
         the factor of this step alone.
         """
-        found = [number for number, one in enumerate(self.schedulers) if isinstance(one, _SETTING)]
+        found = [number for number, one in enumerate(self.schedulers) if one._sets_rate]
         if found:
             return self._rate_after(found[-1], base_lr, epoch, group)
         if not base_lr:

@@ -230,8 +230,12 @@ class SparseArray(Elementwise):
     def nonzero(self) -> tuple[Any, ...]:
         """Return the rows and the columns, or the places in a vector, of the elements that are not 0."""
         data, pattern = self._deduplicated()
+        return self._places(pattern, raw(data) != 0)
+
+    def _places(self, pattern: Pattern, is_kept: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the places of some elements of a pattern, as SciPy's numbers."""
         places = pattern.positions()[1:] if self.is_vector else pattern.positions()
-        kind, is_kept = sparse.get_index_dtype(maxval=max(self.shape)), raw(data) != 0
+        kind = sparse.get_index_dtype(maxval=max(self.shape))
         return tuple([place[is_kept].astype(kind, copy=False) for place in places])
 
     def max(self, axis: int | tuple[int, ...] | None = None, out: None = None, *, explicit: bool = False) -> Any:
@@ -683,9 +687,10 @@ def find(A: Any) -> tuple[np.ndarray, np.ndarray, Tensor]:
     matrix = coo_array(A)
     if matrix.is_vector:
         raise ValueError(f"scipy.sparse.find takes an array of two axes, not shape {matrix.shape}: write A.nonzero()")
-    data, _ = matrix._deduplicated()
-    rows, columns = matrix.nonzero()
-    return rows, columns, asarray(data[raw(data) != 0])
+    data, pattern = matrix._deduplicated()
+    is_kept = raw(data) != 0
+    rows, columns = matrix._places(pattern, is_kept)
+    return rows, columns, asarray(data[is_kept])
 
 
 def diags_array(

@@ -26,6 +26,14 @@ __all__ = ["expm_multiply", "inv", "norm"]
 _NORM, _TERMS = 9.9, 55
 
 
+def _check_sparse(function: str, matrix: object, instead: str) -> None:
+    """Raise unless a matrix is a sparse array, ours or SciPy's; `instead` is the function of dense ones."""
+    if not isinstance(matrix, SparseArray) and not sparse.issparse(matrix):
+        raise ArgumentTypeError(
+            f"scipy.sparse.linalg.{function} takes a sparse matrix, not {type(matrix).__name__}: write {instead}"
+        )
+
+
 def inv(A: Any) -> SparseArray:
     """Return the inverse of a square sparse matrix, as a sparse array; see `spsolve`.
 
@@ -42,10 +50,7 @@ def inv(A: Any) -> SparseArray:
         >>> inv(sparse.diags_array([2.0, 4.0])).toarray().tolist()
         [[0.5, 0.0], [0.0, 0.25]]
     """
-    if not isinstance(A, SparseArray) and not sparse.issparse(A):
-        raise ArgumentTypeError(
-            f"scipy.sparse.linalg.inv takes a sparse matrix, not {type(A).__name__}: write linalg.inv"
-        )
+    _check_sparse("inv", A, "linalg.inv")
     found = spsolve(A, eye_array(A.shape[0], dtype=A.dtype if A.dtype.kind in "fc" else float))
     # As for SciPy, the solution of one column is a vector.
     return found if isinstance(found, SparseArray) else csr_array(np.reshape(found, (1, 1)))
@@ -70,12 +75,8 @@ def norm(x: Any, ord: Any = None, axis: int | tuple[int, ...] | None = None) -> 
         >>> norm(sparse.diags_array([3.0, 4.0])).item()
         5.0
     """
-    if not isinstance(x, SparseArray):
-        if not sparse.issparse(x):
-            raise ArgumentTypeError(
-                f"scipy.sparse.linalg.norm takes a sparse matrix, not {type(x).__name__}: write np.linalg.norm"
-            )
-        x = csr_array(x)
+    _check_sparse("norm", x, "np.linalg.norm")
+    x = x if isinstance(x, SparseArray) else csr_array(x)
     axes = axis if axis is None or isinstance(axis, tuple) else (axis,)
     if ord not in (None, "fro", "f", 1, -1, 2, np.inf, -np.inf) and (axes is None or len(axes) == 2):
         # SciPy's own refusal: NumPy has more norms of dense matrices.

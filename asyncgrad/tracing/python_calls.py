@@ -26,7 +26,7 @@ NO_CALL: Row = (bool, ())
 
 #: From how many changes of `np.errstate` on, of which each takes as long as two small calls, it is set once for all.
 _MANY_CHANGES = 3
-#: As many runs as they are repeated in.
+#: Where more than one run in so many is repeated, they are made as they are written from then on.
 _IN_VAIN = 3
 
 

@@ -121,7 +121,7 @@ class Table:
         }
         #: By the numbers of those that Python's calls write there: these calls, by their numbers.
         self._written_gradients: dict[int, list[int]] = {} if runner is not None else self._gradients_to_write()
-        #: For each of those that records write there, what makes that memory.
+        #: For each of those that are written there, by calls or by records, what makes that memory.
         self._new_gradients: list[tuple[int, Callable[[], np.ndarray]]] = self._makers()
         #: Whether these are all gradients, in their order.
         self._makes_all: bool = self._are_all([index for index, _ in self._new_gradients])
@@ -134,7 +134,7 @@ class Table:
         )
 
     def _makers(self) -> list[tuple[int, Callable[[], np.ndarray]]]:
-        numbers = [] if self._records is None else self._records.gradient_targets
+        numbers = self._written_gradients if self._records is None else self._records.gradient_targets
         return [(index, _new_like(self._gradient_targets[index])) for index in numbers]
 
     def _are_all(self, numbers: list[int]) -> bool:
@@ -425,13 +425,12 @@ class Table:
     def _call_backward(self, is_copied: bool) -> dict[int, np.ndarray]:
         """Make the calls of the backward by Python; as `_compute_gradients`."""
         assert self._calls is not None
-        written = {} if is_copied else self._written_gradients
-        made = {index: np.empty_like(self._gradient_targets[index]) for index in written}
+        made = {} if is_copied else {gradient: new() for gradient, new in self._new_gradients}
         rows = self._backward
         before: list[tuple[int, Row]] = []
-        for gradient, calls in written.items():
-            own, new = self._gradient_targets[gradient], made[gradient]
-            for index in calls:
+        for gradient, new in made.items():
+            own = self._gradient_targets[gradient]
+            for index in self._written_gradients[gradient]:
                 before.append((index, rows[index]))
                 function, args = rows[index]
                 rows[index] = function, tuple([new if arg is own else arg for arg in args])

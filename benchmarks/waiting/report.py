@@ -39,13 +39,13 @@ def printed(record: Record) -> str:
 
 
 def _table(results: Sequence[Result]) -> str:
-    """Return for each case its time, that over its limit and that over the floor, on each loop that was measured."""
+    """Return for each case and loop the time, that over the limit, that by hand over the limit, and that over by hand."""
     cases: dict[str, dict[str, Result]] = {}
     for result in results:
         case, _, loop = result.case.rpartition(", on ")
         cases.setdefault(case, {})[loop] = result
     loops = [loop for loop in LOOPS if any(loop in found for found in cases.values())]
-    rows = [["", "limit", *(head for loop in loops for head in (f"{loop}, ms", "÷ limit", "÷ floor"))]]
+    rows = [["", "limit", *(head for loop in loops for head in (f"{loop}, ms", "÷ limit", "by hand ÷ limit", "÷ by hand"))]]
     for case, found in cases.items():
         limit = next(peer for peer in next(iter(found.values())).seconds if peer in LIMITS)
         cells = [cell for loop in loops for cell in _cells(found.get(loop), limit)]
@@ -56,7 +56,7 @@ def _table(results: Sequence[Result]) -> str:
 
 def _cells(result: Result | None, limit: str) -> list[str]:
     if result is None:
-        return ["-"] * 3
-    ratios = [result.ratio(limit), result.ratio("floor")]
+        return ["-"] * 4
+    ratios = [result.ratio(limit), result.ratio(limit, of="floor"), result.ratio("floor")]
     milliseconds = 1e3 * statistics.median(result.seconds["asyncgrad"])
     return [f"{milliseconds:,.1f}", *("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from math import inf
+from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
@@ -39,10 +40,6 @@ def gradient_count_error(node: Node, outputs: tuple[Any, ...]) -> InvalidGradien
         f"{identify(node)} returned {values.counted(len(outputs), 'gradient')}, and has "
         f"{values.counted(len(node.next_nodes), 'input')}: return one for each, None where there is none"
     )
-
-
-def _order_of_producer(arrival: Arrival) -> int:
-    return arrival[0].order
 
 
 #: Makes a NodeTurn of a pair. Its constructor is a function of Python, which would cost as much as popping the node.
@@ -345,8 +342,8 @@ class DependencyExecutor:
         if max(dependencies.values(), default=0) <= 1:
             # No sum is still to come: a chain of nodes, say, as most rows of a Jacobian run through.
             return
-        #: The arrivals still to come, at nodes that wait for more than one gradient.
-        incoming: dict[Node, list[Arrival]] = {}
+        #: The nodes with a gradient still to come for one that waits for more than one.
+        joining: list[Node] = []
         stack = [*self._in_flight, *self._buffers]
         seen = set(stack)
         numbers: set[int] = set()
@@ -357,25 +354,35 @@ class DependencyExecutor:
             if targets:
                 producers += 1
                 numbers.add(order)
-            edge = -1
+            joins = False
             for target in targets:
-                edge += 1
                 if target is None:
                     continue
-                if dependencies.get(target, 0) > 1:
-                    incoming.setdefault(target, []).append((node, edge))
+                joins = joins or dependencies.get(target, 0) > 1
                 if order >= target.order != LEAF_ORDER:
                     is_by_hand = True
                 if target not in seen:
                     seen.add(target)
                     stack.append(target)
-        ranks = self._ranks(*at_suspension) if is_by_hand or len(numbers) < producers else None
+            if joins:
+                joining.append(node)
+        if is_by_hand or len(numbers) < producers:
+            ranks = self._ranks(*at_suspension)
+            joining.sort(key=lambda node: (ranks.get(node, inf), node.order))
+        else:
+            joining.sort(key=attrgetter("order"))
+        self._expect_arrivals(joining)
+
+    def _expect_arrivals(self, producers: Iterable[Node]) -> None:
+        """Have gradients summed in the order of the nodes that they come from."""
+        dependencies = self._dependencies
+        #: The arrivals still to come, by the node that waits for more than one.
+        incoming: dict[Node, list[Arrival]] = {}
+        for node in producers:
+            for edge, target in enumerate(node.next_nodes):
+                if target is not None and dependencies.get(target, 0) > 1:
+                    incoming.setdefault(target, []).append((node, edge))
         for target, arrivals in incoming.items():
-            if ranks is None:
-                # The edges of one node have been listed in their order, which the sort keeps.
-                arrivals.sort(key=_order_of_producer)
-            else:
-                arrivals.sort(key=lambda arrival: (ranks.get(arrival[0], inf), arrival[0].order, arrival[1]))
             buffer = self._buffers.get(target)
             if buffer is None:
                 buffer = self._buffers[target] = InputBuffer(target.num_inputs)

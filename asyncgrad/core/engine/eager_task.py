@@ -27,7 +27,8 @@ current_task = asyncio.current_task if sys.version_info >= (3, 12) else _tasks._
 
 _Future = asyncio.Future
 # Bound once: `super()` costs as much as the call.
-_set_result, _set_exception, _cancel = asyncio.Future.set_result, asyncio.Future.set_exception, asyncio.Future.cancel
+_init, _set_result = asyncio.Future.__init__, asyncio.Future.set_result
+_set_exception, _cancel = asyncio.Future.set_exception, asyncio.Future.cancel
 
 
 class Named(Protocol):
@@ -77,7 +78,7 @@ class EagerTask(asyncio.Future[Any]):
         name: str | Named,
         on_end: Callable[[EagerTask], None] | None = None,
     ) -> None:
-        super().__init__(loop=loop)
+        _init(self, loop=loop)
         self._coro = coro
         self._context = context
         self._name: str | Named = name
@@ -99,11 +100,10 @@ class EagerTask(asyncio.Future[Any]):
         if outer is not None:
             _leave_task(loop, outer)
         try:
-            self._context.run(self._step, None)
+            finished = not self._context.run(self._step, None)
         finally:
             if outer is not None:
                 _enter_task(loop, outer)
-        finished = self.done()
         if not finished:
             self._registered = True
             _register_task(self)
@@ -118,11 +118,22 @@ class EagerTask(asyncio.Future[Any]):
         _register_task(self)
         self._loop_of_task.call_soon(self._step, None, context=self._context)
 
-    def _step(self, error: BaseException | None) -> None:
-        """Run the coroutine to its next suspension, or to its end; called in the task's context."""
+    def _step(self, woken_by: asyncio.Future[Any] | BaseException | None) -> bool:
+        """Run the coroutine to its next suspension, or to its end, in the task's context; tell whether it waits.
+
+        Args:
+            woken_by: the future that it has waited for; or an error to raise in it.
+        """
+        error: Any = woken_by
+        if woken_by.__class__ is _Future:
+            error = None
+            try:
+                woken_by.result()  # type: ignore[union-attr]  # it is one
+            except BaseException as raised:
+                error = raised
         if self.done():
             # It has been closed meanwhile.
-            return
+            return False
         if self._must_cancel:
             if not isinstance(error, asyncio.CancelledError):
                 error = asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
@@ -158,7 +169,7 @@ class EagerTask(asyncio.Future[Any]):
             ):
                 # What nearly every task waits for, without a call.
                 awaited._asyncio_future_blocking = False
-                awaited.add_done_callback(self._wake_up, context=self._context)
+                awaited.add_done_callback(self._step, context=self._context)
                 self._fut_waiter = awaited
             else:
                 self._wait_for(awaited)
@@ -172,8 +183,9 @@ class EagerTask(asyncio.Future[Any]):
                 if on_end is not None:
                     on_end(self)
                 del on_end
-            # As in start().
-            del self, error
+            # As in start(): the coroutine may end with the error of the future.
+            del self, error, woken_by
+        return is_waiting
 
     def _wait_for(self, awaited: Any) -> None:
         """Schedule the next step: when the awaited future is done, or in the loop's next iteration."""
@@ -207,7 +219,7 @@ class EagerTask(asyncio.Future[Any]):
         else:
             self._step(None)
         finally:
-            # As in start(): the coroutine may end with the error of the future.
+            # As in `_step`.
             del self, future
 
     def cancel(self, msg: Any = None) -> bool:
@@ -231,6 +243,7 @@ class EagerTask(asyncio.Future[Any]):
             return None if self.cancelled() else self.exception()
         waiter, self._fut_waiter = self._fut_waiter, None
         if waiter is not None:
+            waiter.remove_done_callback(self._step)
             waiter.remove_done_callback(self._wake_up)
         if self._registered:
             _unregister_task(self)

@@ -16,6 +16,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, final
 
+from ..arrays.current_devices import several_devices
 from ..settings.awaiting import finish
 from ..settings.context import CURRENT_NODE, ROW
 from ..settings.loop_turn import keep_pace, next_turn
@@ -178,10 +179,12 @@ class NodeTaskGroup:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
-        observation = graph_task.observation
-        is_away = is_elsewhere(node.device)
+        observation, device = graph_task.observation, node.device
+        is_away = device is not None and is_elsewhere(device)
         if observation is None and not is_away:
-            coroutine = node_task.begin()
+            # As `begin` does, nearly always.
+            is_plain = graph_task.observed_steps is None and not several_devices[0]
+            coroutine = node_task.run() if is_plain else node_task.begin()
         else:
             begin = functools.partial(self._run_on_worker, node_task) if is_away else node_task.begin
             coroutine = begin() if observation is None else observation.run_node(graph_task, node, begin)

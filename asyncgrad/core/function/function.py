@@ -639,7 +639,10 @@ class FunctionNode(SavingNode):
             tensors.append(values.wrap(grad, slot.device or self.device))
         if self.function._takes_rows and (row := ROW.get()) is not None and not recorded and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
-        backward = _backward_of(self.function, checked=True)
+        function = self.function
+        backward = function.backward
+        if function.vjp is not Function.vjp or backward is Function.backward:
+            backward = _backward_of(function, checked=True)
         gradients = tensors if self._output_trees is None else self._like_outputs(tensors)
         try:
             if self.is_async:

@@ -28,7 +28,7 @@ from ..engine.loops import OneShotEvent, wait_through_cancellation
 from ..settings.arguments import must_be
 from ..settings.context import BLOCKING, CALLERS, CURRENT_GRAPH_TASK, CURRENT_NODE, ROW, TRAINING_STEPS
 from ..settings.loop_turn import HERE
-from .callers import URGENCY, Urgency, calling_backward, most_urgent_of, tell_profiles
+from .callers import URGENCY, Urgency, most_urgent_of, tell_profiles
 
 if TYPE_CHECKING:
     from ..engine.graph_task import GraphTask
@@ -79,11 +79,17 @@ class BatchOwner:
 class _Place:
     """The place of one caller in a batch."""
 
-    __slots__ = ("backward", "future", "given", "item", "node", "since")
+    __slots__ = ("backward", "future", "given", "item", "node", "result", "since")
 
-    def __init__(self, item: Any, future: asyncio.Future[Any], since: float) -> None:
-        self.item, self.future, self.since = item, future, since
-        self.backward = calling_backward()
+    #: Unset until there is one. Not that of the future, which the loop holds while the caller goes on: a gradient that
+    #: somebody else has is copied.
+    result: Any
+
+    def __init__(self, item: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.item, self.future, self.since = item, loop.create_future(), loop.time()
+        # As `calling_backward`, which each item would call.
+        backward: Any = CURRENT_GRAPH_TASK.get()
+        self.backward: GraphTask | None = backward if backward is not None and backward.is_running else None
         self.node: Any = CURRENT_NODE.get()
         #: How urgent the callers are for whom this one works, if any.
         self.given: Urgency | None = URGENCY.get()
@@ -122,6 +128,7 @@ class Batch:
         "_in_line",
         "_is_sent",
         "_looks",
+        "_newest",
         "_owner",
         "_places",
         "_quiet",
@@ -145,6 +152,8 @@ class Batch:
         # A backward that the request calls may need a lock that a caller holds until the request has ended.
         self._context.run(CALLERS.set, self._places)
         self._schedulers: set[DepthScheduler] = set() if owner.scheduler is None else {owner.scheduler}
+        #: The backward of the last caller, whose scheduler is among these: most callers are of one.
+        self._newest: GraphTask | None = None
         self._calls = self._calls_seen = self._quiet = self._looks = 0
         #: Done once all have gone on who waited for the loop to turn at the first look.
         self._in_line: asyncio.Future[None] | None = None
@@ -183,11 +192,18 @@ class Batch:
 
         A caller that is cancelled takes its item back; the last one to go cancels the request, and waits for its end.
         """
-        place, task = self._add(item), None
+        place, task = _Place(item, self.loop), None
+        self._places[place] = None
+        self._calls += 1
         try:
+            if self._newest is None or place.backward is not self._newest:
+                self._add_scheduler(place.backward)
+            if len(self._places) == self._owner.max_size:
+                self._send("full")
             if place.backward is not None and place.backward.observed_steps is not None:
                 tell_profiles(self)
-            return await place.future
+            await place.future
+            return place.result
         except GeneratorExit:
             # The coroutine is being closed, in any thread: nothing may be awaited.
             if (task := self._leave(place)) is not None:
@@ -201,15 +217,11 @@ class Batch:
             # The traceback of an error refers to this frame: leave no cycle.
             del place, item, task
 
-    def _add(self, item: Any) -> _Place:
-        place = _Place(item, self.loop.create_future(), self.loop.time())
-        self._places[place] = None
-        self._calls += 1
-        if self._owner.scheduler is None and (scheduler := _scheduler_of(place.backward, self.loop)) is not None:
+    def _add_scheduler(self, backward: GraphTask | None) -> None:
+        """Have the batch wait for the drivers of another backward, in which there is a caller."""
+        self._newest = backward
+        if self._owner.scheduler is None and (scheduler := _scheduler_of(backward, self.loop)) is not None:
             self._schedulers.add(scheduler)
-        if len(self._places) == self._owner.max_size:
-            self._send("full")
-        return place
 
     def _leave(self, place: _Place) -> EagerTask | None:
         """Take a caller out that waits no more; return the request that runs if nobody else waits for it."""
@@ -285,6 +297,7 @@ class Batch:
     def _close(self) -> None:
         self.is_closed = True
         self._schedulers.clear()
+        self._newest = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -318,7 +331,8 @@ class Batch:
             for place, result in zip(places, self._results_of(found, places), strict=True):
                 future = place.future
                 if place in waiting and not future.done():
-                    future.set_result(result)
+                    place.result = result
+                    future.set_result(None)
             self._places.clear()
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             # As if each caller had awaited the request itself. The loop raises the last two.
@@ -340,24 +354,28 @@ class Batch:
         return bool(self._places)
 
     def _cancel_callers(self) -> None:
-        for place in self._take_waiting():
+        for place in self._waiting():
             place.future.cancel()
-
-    def _take_waiting(self) -> list[_Place]:
-        waiting = [place for place in self._places if not place.future.done()]
         self._places.clear()
-        return waiting
+
+    def _waiting(self) -> list[_Place]:
+        return [place for place in self._places if not place.future.done()]
 
     def _refuse(self, error: BaseException) -> None:
         """Give the error to every caller: a copy to each backward, which adds notes on its own node."""
+        if isinstance(error, StopIteration):
+            # A key has raised it, say. No future takes it, as no coroutine raises it.
+            refused, error = error, RuntimeError(f"{self._owner.name} raised {error!r}")
+            error.__cause__ = refused
         errors: dict[Any, BaseException] = {}
-        for place in self._take_waiting():
+        for place in self._waiting():
             of_this = errors.get(place.backward)
             if of_this is None:
                 of_this = errors[place.backward] = _copy(error) if errors else error
             place.future.set_exception(of_this)
             # Counts as retrieved: a caller may be closed before it goes on.
             place.future.exception()
+        self._places.clear()
 
     def _results_of(self, found: Any, places: Sequence[_Place]) -> Sequence[Any]:
         """Return the result of each item; raise where what the function returned has not one for each."""
@@ -365,7 +383,7 @@ class Batch:
         if key is not None:
             if not isinstance(found, Mapping):
                 raise ArgumentTypeError(must_be(f"what {name} returns", "a dict of results by key", found))
-            keys = [key(place.item) for place in places]
+            keys = [_checked_key(name, key(place.item)) for place in places]
             missing = [one for one in keys if one not in found]
             if missing:
                 raise ArgumentError(
@@ -411,13 +429,26 @@ def _scheduler_of(backward: GraphTask | None, loop: asyncio.AbstractEventLoop) -
 NAMED_WAITS[Batch.ask.__code__] = "self"
 
 
+def _checked_key(name: str, key: Hashable) -> Hashable:
+    """Return the key of an item; raise if no dict has such a key."""
+    try:
+        hash(key)
+    except TypeError:
+        raise ArgumentTypeError(
+            must_be(f"what the key of {name} returns", "hashable", key, "return a str, a number or a tuple of these")
+        ) from None
+    return key
+
+
 def _copy(error: BaseException) -> BaseException:
     """Return a copy of an error, whose notes are its own; the error itself where it cannot be copied."""
     try:
         copied = copy.copy(error)
+        is_alike = type(copied) is type(error) and bool(copied.args == error.args)
     except Exception:
+        # Arrays among its arguments, say, which are not compared as a whole.
         return error
-    if type(copied) is not type(error) or copied.args != error.args:
+    if not is_alike:
         return error
     if vars(copied) is vars(error):
         # So tblib's copies are, which Dask has every exception copied by: a note on one would be on both.

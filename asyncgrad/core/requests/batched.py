@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, final, overload
+from typing import Any, Generic, Never, TypeVar, final, overload
 
 from ...errors import ArgumentTypeError
 from ..engine.eager_task import EagerTask
 from ..engine.loops import running_loop
 from ..settings.arguments import check_callable, number, takes, whole_number
-from ..settings.context import is_grad_enabled, is_kind
+from ..settings.context import GRAD_MODE, is_kind
 from .batch import Batch, BatchOwner, Reason
 
 __all__ = ["BatchStatistics", "Batched", "all_batched", "batched"]
@@ -136,26 +137,34 @@ class Batched(BatchOwner, Generic[T, R]):
         with _MUTEX:
             _ALL.add(self)
 
-    async def __call__(self, item: T, /) -> R:
+    async def __call__(self, item: T, /, *others: Never) -> R:
         """Return the result of one item; suspends until the request that it goes with has ended.
 
         Raises:
+            ArgumentTypeError: there is more than one item.
             GraphError: no asyncio loop is running.
             Exception: the request has failed: each of its callers gets the error.
         """
-        result: R = await self._batch().ask(item)
-        return result
-
-    def _batch(self) -> Batch:
-        """Return the open batch of the running loop."""
-        loop, recorded = running_loop(), is_grad_enabled()
+        if others:
+            count, name = 1 + len(others), self.name.rpartition(".")[2]
+            raise ArgumentTypeError(
+                f"{self.name} takes one item, and was given {count} arguments: call it once for each item, as in "
+                f"await asyncio.gather(*map({name}, items)), or write {name}((a, b)) for an item of several parts"
+            )
+        recorded = bool(GRAD_MODE.get())
         reference = self._here.batches.get(recorded)
         batch = None if reference is None else reference()
-        if batch is None or batch.is_closed or batch.loop is not loop:
-            batch = Batch(self, loop)
-            self._here.batches[recorded] = weakref.ref(batch)
-            with self._mutex:
-                self._open.add(batch)
+        if batch is None or batch.is_closed or batch.loop is not asyncio._get_running_loop():
+            batch = self._open_batch(recorded)
+        result: R = await batch.ask(item)
+        return result
+
+    def _open_batch(self, recorded: bool) -> Batch:
+        """Return a new batch of the running loop."""
+        batch = Batch(self, running_loop())
+        self._here.batches[recorded] = weakref.ref(batch)
+        with self._mutex:
+            self._open.add(batch)
         return batch
 
     def statistics(self) -> BatchStatistics:
@@ -269,7 +278,7 @@ def batched(
             with `key` it returns a dict of results by key.
         max_size: the most items of a request; None for any number.
         max_wait: the most seconds that an item waits to be sent; None for any time.
-        key: gives the key of an item, by which its result is found.
+        key: gives the key of an item, by which its result is found; items of one key get one result.
 
     Returns:
         An async function of one item, with `statistics()`; without `function`, a decorator.
@@ -314,5 +323,7 @@ def _batched(
 ) -> Batched[Any, Any]:
     if not is_kind(inspect.iscoroutinefunction, function):
         hint = "write async def" if callable(function) else "write @ag.batched(max_size=...) above an async def"
+        if is_kind(inspect.isasyncgenfunction, function):
+            hint = "return a list with the result of each item, where it yields"
         raise ArgumentTypeError(takes("ag.batched", "an async function of a list of items", function, hint))
     return Batched(function, max_size, max_wait, key)

@@ -110,7 +110,7 @@ class limit:
             )
         requests = None if requests is None else whole_number(requests, "requests", 1, _ANY)
         rate = None if rate is None else whole_number(rate, "rate", 1, _ANY)
-        if (per := number(per, "per", 0.0)) == 0.0:
+        if (per := number(per, "per")) <= 0.0:
             raise ArgumentError(must_be("per", "a number of seconds above 0", per))
         if name is not None and not isinstance(name, str):
             raise ArgumentTypeError(must_be("name", "a str", name))
@@ -139,6 +139,8 @@ class limit:
         """Return an async function each of whose calls is a request."""
         if not is_kind(inspect.iscoroutinefunction, function):
             hint = "write async def" if callable(function) else "write @limit above an async def"
+            if is_kind(inspect.isasyncgenfunction, function):
+                hint = "write async with limit: inside of it, around each request"
             raise ArgumentTypeError(must_be("what ag.limit(...) decorates", "an async function", function, hint))
         line, after = self._line, self._hedge_after
         name = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]

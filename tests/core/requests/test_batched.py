@@ -357,6 +357,33 @@ def test_what_is_no_async_function_is_refused():
         ag.batched(8)  # type: ignore[call-overload]
 
 
+async def _yields(items: list[Any]) -> Any:
+    yield items
+
+
+def test_an_async_generator_is_told_to_return_its_results_or_to_take_a_place_for_each():
+    with pytest.raises(TypeError, match="return a list with the result of each item, where it yields"):
+        ag.batched(_yields)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="write async with limit: inside of it"):
+        ag.limit(requests=1)(_yields)  # type: ignore[arg-type]
+
+
+@one_loop
+async def test_an_error_whose_arguments_cannot_be_compared_reaches_callers_of_several_backward_passes():
+    class Refused(Exception):
+        def __copy__(self) -> Refused:
+            return Refused(self.args[0].copy())
+
+    @ag.batched
+    async def ask(items: list[Any]) -> list[Any]:
+        raise Refused(np.arange(3.0))
+
+    x = leaf(1.0)
+    passes = [awaiting(x, ask).backward() for _ in range(2)]
+    errors = await asyncio.gather(*passes, return_exceptions=True)
+    assert [type(error) for error in errors] == [Refused, Refused]
+
+
 def test_a_method_is_refused_with_what_to_write():
     # Before Python 3.12 the error is the cause of a RuntimeError.
     with pytest.raises((TypeError, RuntimeError)) as caught:
@@ -375,6 +402,8 @@ def test_a_method_is_refused_with_what_to_write():
         ({1: 1, 2: 2}, {}, TypeError, r"must be a list, not dict .* write @ag.batched\(key=...\) for a dict"),
         ({1: 1}, {"key": int}, ValueError, "no result for the key 2: return a dict with one for each key"),
         ([1, 2], {"key": int}, TypeError, "must be a dict of results by key, not list"),
+        ({}, {"key": lambda item: [item]}, TypeError, r"what the key of ask returns must be hashable, not list \[1\]"),
+        ({}, {"key": lambda item: next(iter(()))}, RuntimeError, r"ask raised StopIteration\(\)"),
     ],
 )
 @one_loop

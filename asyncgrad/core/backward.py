@@ -30,7 +30,7 @@ from .batched import execute_batched
 from .engine.completion import warn
 from .engine.engine import Engine
 from .engine.until_success import UNTIL_SUCCESS
-from .graph.leaf import Identity, gradient_edge
+from .graph.leaf import Identity, gradient_edge, make_edge
 from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
 from .graph.value_metadata import ValueMetadata
@@ -710,7 +710,7 @@ def _plain_start(root: TensorBase, gradient: Any) -> tuple[list[Edge], list[Any]
         start = array.copy("K")
     if node.device is not None and not node.device.has_host_arrays:
         return None
-    return [Edge(node, root._output_nr)], [start]
+    return [make_edge((node, root._output_nr))], [start]
 
 
 def _value_gradient(index: int, gradient: Any, metadata: ValueMetadata) -> Any:

@@ -33,6 +33,7 @@ __all__ = [
     "get_gradient_edge",
     "gradient_edge",
     "gradient_places",
+    "make_edge",
 ]
 
 
@@ -276,18 +277,18 @@ def _new_accumulator(leaf: TensorBase, meta: Any) -> Leaf:
 
 
 #: Makes an Edge of a pair. Its constructor is a function of Python.
-_make_edge = functools.partial(tuple.__new__, Edge)
+make_edge = functools.partial(tuple.__new__, Edge)
 
 
 def gradient_edge(tensor: TensorBase) -> Edge | None:
     """Return the edge that the gradient of `tensor` flows along; None if the tensor does not require grad."""
     node = tensor._grad_fn if tensor._view is None else tensor._history()
     if node is not None:
-        return _make_edge((node, tensor._output_nr))
+        return make_edge((node, tensor._output_nr))
     meta = tensor._meta
     if meta is None or not meta.requires_grad:
         return None
-    return _make_edge((accumulator(tensor, meta), 0))
+    return make_edge((accumulator(tensor, meta), 0))
 
 
 def gradient_places(tensors: Sequence[TensorBase]) -> tuple[list[Node | None], list[int]]:

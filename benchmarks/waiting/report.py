@@ -39,13 +39,14 @@ def printed(record: Record) -> str:
 
 
 def _table(results: Sequence[Result]) -> str:
-    """Return for each case and loop the time, that over the limit, that by hand over the limit, and that over by hand."""
+    """Return for each case and loop its time, its ratio to the limit, that of the time by hand, and the ratio of both."""
     cases: dict[str, dict[str, Result]] = {}
     for result in results:
         case, _, loop = result.case.rpartition(", on ")
         cases.setdefault(case, {})[loop] = result
     loops = [loop for loop in LOOPS if any(loop in found for found in cases.values())]
-    rows = [["", "limit", *(head for loop in loops for head in (f"{loop}, ms", "÷ limit", "by hand ÷ limit", "÷ by hand"))]]
+    ratios = ["÷ limit", "by hand ÷ limit", "÷ by hand"]
+    rows = [["", "limit", *(head for loop in loops for head in (f"{loop}, ms", *ratios))]]
     for case, found in cases.items():
         limit = next(peer for peer in next(iter(found.values())).seconds if peer in LIMITS)
         cells = [cell for loop in loops for cell in _cells(found.get(loop), limit)]

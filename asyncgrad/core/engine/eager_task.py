@@ -132,7 +132,8 @@ class EagerTask(asyncio.Future[Any]):
             except BaseException as raised:
                 error = raised
         if self.done():
-            # It has been closed meanwhile.
+            # It has been closed meanwhile. The traceback of an error refers to this frame: leave no cycle.
+            error = None
             return False
         if self._must_cancel:
             if not isinstance(error, asyncio.CancelledError):

@@ -33,6 +33,7 @@ from .callers import URGENCY, Urgency, most_urgent_of, tell_profiles
 if TYPE_CHECKING:
     from ..engine.graph_task import GraphTask
     from ..engine.task_group import DepthScheduler
+    from ..settings.context import RowLike
 
 __all__ = ["Batch", "BatchOwner", "Reason", "make_context"]
 
@@ -152,7 +153,7 @@ class Batch:
         # A backward that the request calls may need a lock that a caller holds until the request has ended.
         self._context.run(CALLERS.set, self._places)
         self._schedulers: set[DepthScheduler] = set() if owner.scheduler is None else {owner.scheduler}
-        #: The backward of the last caller, whose scheduler is among these: most callers are of one.
+        #: The backward of the last caller that was in no row, whose scheduler is among these: most callers are of one.
         self._newest: GraphTask | None = None
         self._calls = self._calls_seen = self._quiet = self._looks = 0
         #: Done once all have gone on who waited for the loop to turn at the first look.
@@ -196,8 +197,9 @@ class Batch:
         self._places[place] = None
         self._calls += 1
         try:
-            if self._newest is None or place.backward is not self._newest:
-                self._add_scheduler(place.backward)
+            row = ROW.get()
+            if place.backward is not self._newest or row is not None:
+                self._add_scheduler(place.backward, row)
             if len(self._places) == self._owner.max_size:
                 self._send("full")
             if place.backward is not None and place.backward.observed_steps is not None:
@@ -217,10 +219,11 @@ class Batch:
             # The traceback of an error refers to this frame: leave no cycle.
             del place, item, task
 
-    def _add_scheduler(self, backward: GraphTask | None) -> None:
-        """Have the batch wait for the drivers of another backward, in which there is a caller."""
-        self._newest = backward
-        if self._owner.scheduler is None and (scheduler := _scheduler_of(backward, self.loop)) is not None:
+    def _add_scheduler(self, backward: GraphTask | None, row: RowLike | None) -> None:
+        """Have the batch wait for the drivers of another backward, or of another row, in which there is a caller."""
+        if row is None:
+            self._newest = backward
+        if self._owner.scheduler is None and (scheduler := _scheduler_of(backward, row, self.loop)) is not None:
             self._schedulers.add(scheduler)
 
     def _leave(self, place: _Place) -> EagerTask | None:
@@ -415,9 +418,10 @@ class Batch:
             self._ended.set()
 
 
-def _scheduler_of(backward: GraphTask | None, loop: asyncio.AbstractEventLoop) -> DepthScheduler | None:
-    """Return what counts the drivers on a loop that may call as well as this caller, whose backward is given."""
-    row = ROW.get()
+def _scheduler_of(
+    backward: GraphTask | None, row: RowLike | None, loop: asyncio.AbstractEventLoop
+) -> DepthScheduler | None:
+    """Return what counts the drivers on a loop that may call as well as a caller, in a backward and in a row."""
     if row is not None and row.is_here():
         # Those of all rows that run together, also of those that have yet to begin.
         found: DepthScheduler = row.scheduler

@@ -357,6 +357,12 @@ def test_what_is_no_async_function_is_refused():
         ag.batched(8)  # type: ignore[call-overload]
 
 
+@one_loop
+async def test_two_items_in_one_call_are_told_to_be_two_calls():
+    with pytest.raises(TypeError, match=r"asks takes one item, and was given 2 arguments.*gather\(\*map\(asks, items"):
+        await ag.batched(asks)(1, 2)
+
+
 async def _yields(items: list[Any]) -> Any:
     yield items
 

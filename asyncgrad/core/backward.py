@@ -727,9 +727,6 @@ def _own_gradient(gradient: Any, device: Any, create_graph: bool) -> Any:
     array = gradient._data if isinstance(gradient, TensorBase) else gradient
     if create_graph:
         return values.wrap(private_copy(gradient) if isinstance(array, np.ndarray) else gradient, device)
-    if array.__class__ is np.ndarray:
-        # As nearly all are.
-        return array.copy("K")
     return private_copy(array) if isinstance(array, np.ndarray) else array
 
 

@@ -39,7 +39,7 @@ def printed(record: Record) -> str:
 
 
 def _table(results: Sequence[Result]) -> str:
-    """Return for each case and loop its time, its ratio to the limit, that of the time by hand, and the ratio of both."""
+    """Return for each case and loop the time, its ratio to the limit, that of the time by hand, and both as a ratio."""
     cases: dict[str, dict[str, Result]] = {}
     for result in results:
         case, _, loop = result.case.rpartition(", on ")

@@ -120,6 +120,8 @@ def private_copy(value: Any) -> Any:
 
     A leaf that requires grad stays itself: no other tensor has its place.
     """
+    if value.__class__ is np.ndarray:
+        return own_copy(value)
     if not isinstance(value, TensorBase):
         return own_copy(value) if has_memory(value) else value
     history = value._history()

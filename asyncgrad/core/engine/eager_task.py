@@ -128,7 +128,7 @@ class EagerTask(asyncio.Future[Any]):
         if woken_by.__class__ is _Future:
             error = None
             try:
-                woken_by.result()  # type: ignore[union-attr]  # it is one
+                woken_by.result()
             except BaseException as raised:
                 error = raised
         if self.done():

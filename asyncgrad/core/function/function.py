@@ -683,6 +683,8 @@ class FunctionNode(SavingNode):
         if result.__class__ is tuple and self._argument_trees is None and len(result) == self._arguments:
             # As nearly all rules do.
             grads = result
+        elif self._arguments == 1 and self._argument_trees is None and isinstance(result, (np.ndarray, TensorBase)):
+            grads = (result,)
         else:
             grads = self._one_for_each_argument(result, rule)
         edges = self._argument_edges

@@ -16,9 +16,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.arrays import ownership
 from asyncgrad.testing import run_with_seed
 from tests.core.requests.services import Service, cancelled, chains
 from tests.support.failing import Trouble
+from tests.support.functions import awaiting
 from tests.support.leaves import leaf
 from tests.support.loops import one_loop
 from tests.support.settings import loop_budget
@@ -121,6 +123,17 @@ async def test_a_rule_of_a_nested_backward_goes_with_those_of_the_outer_one():
     x, inner = leaf(1.0), [(y, chains(y, 2, 1, ask)) for y in (leaf(1.0), leaf(1.0))]
     await ag.backward([*chains(x, 2, 1, ask), *chains(x, 2, 1, nests)])
     assert (service.sizes, x.grad.item()) == ([6], 12.0)
+
+
+@one_loop
+async def test_the_answer_of_a_request_is_not_copied(monkeypatch):
+    service, copied = Service(), list[Any]()
+    ask, own_copy = ag.batched(service.double), ownership.own_copy
+    monkeypatch.setattr(ownership, "own_copy", lambda array: copied.append(array.shape) or own_copy(array))
+    x = leaf(*range(40))
+    await awaiting(x, lambda grad: ask(grad.numpy())).backward(np.ones(40))
+    # What the caller gave.
+    assert copied == [(40,)]
 
 
 def test_a_blocking_backward_makes_the_same_requests():

@@ -77,10 +77,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 if step is None or step is Stop.DRAINED:
                     await group.wait()
                     resumed, deadline = _resume(clock, budget)
-                if group.finished:
-                    group.collect()
-                else:
-                    graph_task.executor.node = None
+                group.collect()
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or clock() > deadline:
                 # What others spent before is none of the node's.

@@ -119,11 +119,8 @@ class EagerTask(asyncio.Future[Any]):
         self._loop_of_task.call_soon(self._step, None, context=self._context)
 
     def _step(self, woken_by: asyncio.Future[Any] | BaseException | None) -> bool:
-        """Run the coroutine to its next suspension, or to its end, in the task's context; tell whether it waits.
-
-        Args:
-            woken_by: the future that it has waited for; or an error to raise in it.
-        """
+        """Run the coroutine, in the task's context, after the future that it waited for; tell whether it waits again."""
+        # Or an error to raise in it.
         error: Any = woken_by
         if woken_by.__class__ is _Future:
             error = None
@@ -136,9 +133,7 @@ class EagerTask(asyncio.Future[Any]):
             error = None
             return False
         if self._must_cancel:
-            if not isinstance(error, asyncio.CancelledError):
-                error = asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
-            self._must_cancel = False
+            error = self._take_cancellation(error)
         self._fut_waiter = None
         loop, is_waiting = self._loop_of_task, False
         _enter_task(loop, self)
@@ -162,12 +157,8 @@ class EagerTask(asyncio.Future[Any]):
         except BaseException as failure:
             _set_exception(self, failure)
         else:
-            if (
-                awaited.__class__ is _Future
-                and awaited._asyncio_future_blocking
-                and not self._must_cancel
-                and awaited.get_loop() is loop
-            ):
+            is_plain = awaited.__class__ is _Future and awaited._asyncio_future_blocking and not self._must_cancel
+            if is_plain and awaited.get_loop() is loop:
                 # What nearly every task waits for, without a call.
                 awaited._asyncio_future_blocking = False
                 awaited.add_done_callback(self._step, context=self._context)
@@ -187,6 +178,13 @@ class EagerTask(asyncio.Future[Any]):
             # As in start(): the coroutine may end with the error of the future.
             del self, error, woken_by
         return is_waiting
+
+    def _take_cancellation(self, error: BaseException | None) -> asyncio.CancelledError:
+        """Return what to raise for a request to cancel, which is pending no more: `error` if that is a cancellation."""
+        self._must_cancel = False
+        if isinstance(error, asyncio.CancelledError):
+            return error
+        return asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
 
     def _wait_for(self, awaited: Any) -> None:
         """Schedule the next step: when the awaited future is done, or in the loop's next iteration."""

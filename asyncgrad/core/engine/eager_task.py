@@ -119,8 +119,8 @@ class EagerTask(asyncio.Future[Any]):
         self._loop_of_task.call_soon(self._step, None, context=self._context)
 
     def _step(self, woken_by: asyncio.Future[Any] | BaseException | None) -> bool:
-        """Run the coroutine, in the task's context, after the future that it waited for; tell whether it waits again."""
-        # Or an error to raise in it.
+        """Run the coroutine, in the context of the task, until it waits again or ends; tell whether it waits."""
+        # A future that it has waited for, or an error to raise in it.
         error: Any = woken_by
         if woken_by.__class__ is _Future:
             error = None

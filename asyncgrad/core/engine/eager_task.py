@@ -138,7 +138,7 @@ class EagerTask(asyncio.Future[Any]):
         loop, is_waiting = self._loop_of_task, False
         _enter_task(loop, self)
         try:
-            awaited = self._coro.send(None) if error is None else self._coro.throw(error)
+            awaited: Any = self._coro.send(None) if error is None else self._coro.throw(error)
         except StopIteration as end:
             if self._must_cancel:
                 _cancel(self, msg=self._cancel_message)

@@ -81,7 +81,6 @@ def _row_sum(element: Any) -> _Row:
     """Return what adds a row to one of the array."""
 
     def write(build: Any, array: Any, other: Any, counts: Any, steps: Any) -> None:
-        from llvmlite import ir  # optional
 
         of_array, of_other = _load(build, steps, 4), _load(build, steps, 5)
 

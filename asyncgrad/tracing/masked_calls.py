@@ -86,7 +86,9 @@ class MaskedCalls:
         if flag is None or call.loop is None:
             return None
         if not flag.base:
-            return LoopCall(call.loop, call.operands, call.outer, call.counts, call.steps, call.ignored, True, flag.offset)
+            return LoopCall(
+                call.loop, call.operands, call.outer, call.counts, call.steps, call.ignored, True, flag.offset
+            )
         if len(call.operands) >= MOST_OPERANDS:
             return None
         told = self._operands.constant(np.array(call.loop, np.int64))

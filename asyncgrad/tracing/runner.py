@@ -5,8 +5,8 @@ record of the table says which loop is called, with which arrays, how often and 
 numbers of bases: base 0 is address 0, so that an offset is an address, and the others are what a call has brought.
 
 A record says whether the flags of floating-point errors are collected after its loop, and which of them nobody is to be
-told of. Where one is set, the caller makes the calls by NumPy's functions, which then warn or raise as they do. A record
-with the address of a byte is passed over where that is 0.
+told of. Where one is set, the caller makes the calls by NumPy's functions, which then warn or raise as they do.
+A record may have the address of a byte, where 0 says that it is passed over.
 """
 
 from __future__ import annotations

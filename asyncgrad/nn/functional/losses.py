@@ -795,9 +795,7 @@ def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, An
 
 
 @primitive()
-def cross_entropy_(
-    logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any
-) -> Any:
+def cross_entropy_(logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Any:
     """Return `value`, the cross entropy, which was computed together with all else that the derivative uses."""
     return value
 
@@ -822,9 +820,7 @@ def _(g: Array, logits: Array, selection: Selection, maxima: Any, sums: Any, exp
 
 @primitive()
 @kernel(variant=_cross_entropy_grad_on_device)
-def cross_entropy_grad_(
-    g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any
-) -> Array:
+def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Array:
     """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - labels)."""
     labels, ignored, coefficient, _ = selection
     scale = as_array(g * coefficient)

@@ -27,7 +27,7 @@ class LoopCall:
         steps: the steps of the operands along each axis, and those that the loop takes, in bytes.
         ignored: the bits of the floating-point errors that nobody is to be told of.
         clears: whether the loop may clear the flags of those before it.
-        flag: the address of a byte, where that is 0 the loop is not called; 0 for a loop that always is.
+        flag: the address of a byte that is 0 where the loop is not to be called; 0 for a loop that always is.
     """
 
     __slots__ = ("clears", "collects", "counts", "flag", "ignored", "loop", "operands", "outer", "steps")

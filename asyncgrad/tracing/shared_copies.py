@@ -1,4 +1,4 @@
-"""Copies that a program would make twice: they are made once, and kept from the forward for the backward.
+"""Copies that a program would make twice: they are made once, and kept, as from the forward for the backward.
 
 A convolution copies the windows over its images for its product, and then again for the gradient of its filters. A copy
 raises no flag of floating-point errors, so that nobody is told less where one is left out.
@@ -14,6 +14,7 @@ from typing import final
 import numpy as np
 
 from .inner_loops import address_of
+from .loop_call import number_of
 from .numpy_calls import EMPTY
 from .program import Program, Step
 from .trace import Call, Value
@@ -52,7 +53,8 @@ def share_copies(program: Program) -> None:
     histories = _histories(steps)
     found: dict[Hashable, Value] = {}
     dropped: set[int] = set()
-    kept = 0
+    #: What is kept longer than it would be.
+    kept: set[Value] = set()
     for root, history in histories.items():
         reads, writes = history.reads, history.writes
         if root in fixed or not (history.is_copied and reads and writes) or reads[0] < writes[-1]:
@@ -61,14 +63,12 @@ def share_copies(program: Program) -> None:
         earlier = histories[other]
         if other is root or earlier.writes[-1] > reads[0]:
             continue
-        stays = other.array.nbytes if earlier.reads[-1] < cut <= reads[-1] else 0
-        if kept + stays > _MOST_KEPT:
+        if sum(one.array.nbytes for one in {*kept, other}) > _MOST_KEPT:
             continue
-        kept += stays
+        kept.add(other)
         root.source = other
         program.views[root] = Call(_same, (other,), {}, root, [root], [])
         dropped.update(writes)
-        earlier.reads = sorted([*earlier.reads, *reads])
     program.forward = [step for index, step in enumerate(program.forward) if index not in dropped]
     program.backward = [step for index, step in enumerate(program.backward, cut) if index not in dropped]
 
@@ -116,7 +116,9 @@ def _copy(step: Step) -> tuple[Value, str, object] | None:
     if type(target) is not Value or target.is_scalar or step.writes[0].root is not target.root:
         return None
     if type(source) is not Value:
-        return (target, place, source) if type(source) in (int, float, bool) else None
+        is_number = type(source) in (int, float, bool)
+        # None where NumPy warns of it.
+        return (target, place, source) if is_number and number_of(source, target.array.dtype) is not None else None
     is_alike = source.array.dtype == target.array.dtype and source.root is not target.root
     return (target, place, source) if is_alike else None
 

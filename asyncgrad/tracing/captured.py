@@ -85,9 +85,7 @@ class CapturedNames:
             Untraceable: it is too much to compare in each call.
         """
         function = self._function
-        if not isinstance(function, types.FunctionType):
-            return self._last
-        if self._is_as_it_was(function):
+        if not isinstance(function, types.FunctionType) or self._is_as_it_was(function):
             return self._last
         code = function.__code__
         if code is not self._code:

@@ -126,6 +126,9 @@ class IndexCalls:
         if (kind != "gather" and not in_order) or len(places) + len(rows) > MOST_AXES:
             return None
         data = [address_of(self._failed), IS_OUT_OF_BOUNDS]
+        if kind == "add" and array.is_flat() and len(array.shape) == 1 and other.is_flat() and other.shape == onto:
+            flat = self._own.indexing[f"add_flat {array.dtype.char}"]
+            return self._call(flat, kind, [array, other, *indices], places, rows, [*data, *lengths], ignored)
         for length, stride in zip(lengths, strides, strict=True):
             data += [length, stride]
         if len(indices) == 1:

@@ -17,12 +17,15 @@ __all__ = ["ADDS", "index_loop_names", "write_index_loops"]
 #: LLVM's types that `add.at` is for, by the characters of dtypes.
 ADDS = {"f": "float", "d": "double", "l": "i64", "q": "i64"}
 _KINDS = ("gather", "scatter", "mask_gather", "mask_scatter", "mask_fill")
+#: How many places `add_flat` looks at together.
+_AT_ONCE = 8
 
 
 def index_loop_names() -> dict[str, str]:
     """Return the names of the loops, by what they do and the character of a dtype."""
     names = {f"{kind} {char}": f"{kind}_{size}" for kind in _KINDS for size, chars in COPIES.items() for char in chars}
-    return names | {f"add {char}": f"add_{kind}" for char, kind in ADDS.items()}
+    adding = "add", "add_flat"
+    return names | {f"{kind} {char}": f"{kind}_{element}" for kind in adding for char, element in ADDS.items()}
 
 
 def write_index_loops(module: Any, loop: Any) -> None:
@@ -43,6 +46,7 @@ def write_index_loops(module: Any, loop: Any) -> None:
         _write_mask_fill(ir.Function(module, loop, f"mask_fill_{size}"), element)
     for name, element in (("float", ir.FloatType()), ("double", ir.DoubleType()), ("i64", ir.IntType(64))):
         _write_indexed(ir.Function(module, loop, f"add_{name}"), _row_sum(element))
+        _write_flat_sum(ir.Function(module, loop, f"add_flat_{name}"), element)
 
 
 #: Writes what is done with a row: takes the builder, the addresses of a row of the array and of the other operand, the
@@ -77,20 +81,81 @@ def _row_sum(element: Any) -> _Row:
     """Return what adds a row to one of the array."""
 
     def write(build: Any, array: Any, other: Any, counts: Any, steps: Any) -> None:
-        from llvmlite import ir  # optional
 
         of_array, of_other = _load(build, steps, 4), _load(build, steps, 5)
 
         def add(index: Any) -> None:
             into = build.inttoptr(build.add(array, build.mul(index, of_array)), element.as_pointer())
             value = build.load(build.inttoptr(build.add(other, build.mul(index, of_other)), element.as_pointer()))
-            known = build.load(into)
-            is_integer = isinstance(element, ir.IntType)
-            build.store(build.add(known, value) if is_integer else build.fadd(known, value), into)
+            build.store(_sum(build, element, build.load(into), value), into)
 
         write_loop(build, _number(0), _load(build, counts, 1), add)
 
     return write
+
+
+def _sum(build: Any, element: Any, known: Any, value: Any) -> Any:
+    from llvmlite import ir  # optional
+
+    return build.add(known, value) if isinstance(element, ir.IntType) else build.fadd(known, value)
+
+
+def _write_flat_sum(function: Any, element: Any) -> None:
+    """Write a loop that adds numbers to an array at an index, all three of one axis and packed.
+
+    Places that follow one another, as those of a row, get their numbers at once: each is there once, so that the order
+    does not matter. `data` has the address of what tells that a place is out of bounds, what is set there, and the
+    length of the array.
+    """
+    from llvmlite import ir  # optional
+
+    number, several = ir.IntType(64), ir.VectorType(element, _AT_ONCE)
+    addresses, counts, _, data = function.args
+    build = ir.IRBuilder(function.append_basic_block("entry"))
+    array, other, index = [
+        build.inttoptr(_load(build, addresses, place), kind.as_pointer())
+        for place, kind in enumerate((element, element, number))
+    ]
+    told = build.inttoptr(data, number.as_pointer())
+    length, size = _load(build, told, 2), 4 if isinstance(element, ir.FloatType) else 8
+    failing = function.append_basic_block("failing")
+
+    def at_one(place: Any) -> None:
+        found = build.load(build.gep(index, [place]))
+        found = build.select(build.icmp_signed("<", found, _number(0)), build.add(found, length), found)
+        on = function.append_basic_block()
+        # Without a sign a negative number is larger than each length.
+        build.cbranch(build.icmp_unsigned("<", found, length), on, failing)
+        build.position_at_end(on)
+        into = build.gep(array, [found])
+        build.store(_sum(build, element, build.load(into), build.load(build.gep(other, [place]))), into)
+
+    def at_several(block: Any) -> None:
+        first = build.mul(block, _number(_AT_ONCE))
+        places = ir.VectorType(number, _AT_ONCE)
+        found = build.load(build.bitcast(build.gep(index, [first]), places.as_pointer()), align=8)
+        lead, row = build.extract_element(found, ir.Constant(ir.IntType(32), 0)), ir.Constant(places, ir.Undefined)
+        for lane in range(_AT_ONCE):
+            row = build.insert_element(row, build.add(lead, _number(lane)), ir.Constant(ir.IntType(32), lane))
+        are_row = build.bitcast(build.icmp_signed("==", found, row), ir.IntType(_AT_ONCE))
+        fits = build.and_(
+            build.icmp_signed(">=", lead, _number(0)),
+            build.icmp_signed("<=", lead, build.sub(length, _number(_AT_ONCE))),
+        )
+        with build.if_else(build.and_(fits, build.icmp_signed("==", are_row, are_row.type(-1)))) as (one, each):
+            with one:
+                into = build.bitcast(build.gep(array, [lead]), several.as_pointer())
+                value = build.load(build.bitcast(build.gep(other, [first]), several.as_pointer()), align=size)
+                build.store(_sum(build, element, build.load(into, align=size), value), into, align=size)
+            with each:
+                write_loop(build, first, build.add(first, _number(_AT_ONCE)), at_one)
+
+    count = _load(build, counts, 0)
+    blocks = build.sdiv(count, _number(_AT_ONCE))
+    write_loop(build, _number(0), blocks, at_several)
+    write_loop(build, build.mul(blocks, _number(_AT_ONCE)), count, at_one)
+    build.ret_void()
+    _write_failing(build, failing, told)
 
 
 def _write_indexed(function: Any, row: _Row) -> None:
@@ -171,11 +236,19 @@ def _write_mask_fill(function: Any, element: Any) -> None:
     array_step, _, mask_step = [_load(build, steps, place) for place in range(3)]
     value = build.load(build.inttoptr(other, element.as_pointer()))
 
+    def fill(place: Any) -> None:
+        build.store(value, build.inttoptr(build.add(array, build.mul(place, array_step)), element.as_pointer()))
+
     def at(place: Any) -> None:
         with build.if_then(_is_true(build, mask, place, mask_step)):
-            build.store(value, build.inttoptr(build.add(array, build.mul(place, array_step)), element.as_pointer()))
+            fill(place)
 
-    write_loop(build, _number(0), _load(build, counts, 0), at)
+    with build.if_else(build.icmp_signed("==", mask_step, _number(0))) as (row, each):
+        with row, build.if_then(_is_true(build, mask, _number(0), mask_step)):
+            # One number of the mask is for a whole row.
+            write_loop(build, _number(0), _load(build, counts, 0), fill)
+        with each:
+            write_loop(build, _number(0), _load(build, counts, 0), at)
     build.ret_void()
 
 

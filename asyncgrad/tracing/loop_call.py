@@ -27,9 +27,10 @@ class LoopCall:
         steps: the steps of the operands along each axis, and those that the loop takes, in bytes.
         ignored: the bits of the floating-point errors that nobody is to be told of.
         clears: whether the loop may clear the flags of those before it.
+        flag: the address of a byte that is 0 where the loop is not to be called; 0 for a loop that always is.
     """
 
-    __slots__ = ("clears", "collects", "counts", "ignored", "loop", "operands", "outer", "steps")
+    __slots__ = ("clears", "collects", "counts", "flag", "ignored", "loop", "operands", "outer", "steps")
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class LoopCall:
         steps: list[int],
         ignored: int,
         clears: bool,
+        flag: int = 0,
     ) -> None:
         self.loop = loop
         self.operands = operands
@@ -48,6 +50,7 @@ class LoopCall:
         self.steps = steps
         self.ignored = ignored
         self.clears = clears
+        self.flag = flag
         #: Whether the flags are collected after it.
         self.collects = clears
 
@@ -60,6 +63,7 @@ class LoopCall:
             self.outer,
             int(self.collects),
             self.ignored,
+            self.flag,
             filled([one.base for one in self.operands], MOST_OPERANDS),
             filled([one.offset for one in self.operands], MOST_OPERANDS),
             filled(self.counts, RECORD["counts"].shape[0]),

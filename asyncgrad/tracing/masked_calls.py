@@ -76,13 +76,20 @@ class MaskedCalls:
         axes = _axes(layouts)
         if axes is None or not _agrees(ufunc, loop, self._own, layouts):
             return None
-        own = InnerLoop(self._own.masked.function, told.offset) if operands[-1].size else None
-        return LoopCall(own, given, *axes, ignored, True)
+        if not operands[-1].size:
+            return LoopCall(None, given, *axes, ignored, True)
+        return _call(InnerLoop(self._own.masked.function, told.offset), loop, given, axes, ignored)
 
     def where(self, mask: Value, call: LoopCall) -> LoopCall | None:
         """Return a call of a loop that is made where a mask of one element is true."""
         flag = self._operands.of(mask)
-        if flag is None or call.loop is None or len(call.operands) >= MOST_OPERANDS:
+        if flag is None or call.loop is None:
+            return None
+        if not flag.base:
+            return LoopCall(
+                call.loop, call.operands, call.outer, call.counts, call.steps, call.ignored, True, flag.offset
+            )
+        if len(call.operands) >= MOST_OPERANDS:
             return None
         told = self._operands.constant(np.array(call.loop, np.int64))
         steps = []
@@ -90,6 +97,33 @@ class MaskedCalls:
             steps += [0, *call.steps[begin : begin + MOST_OPERANDS - 1]]
         own, operands = InnerLoop(self._own.masked.function, told.offset), [flag, *call.operands]
         return LoopCall(own, operands, call.outer, call.counts, steps, call.ignored, True)
+
+
+def _call(
+    masked: InnerLoop,
+    loop: InnerLoop,
+    operands: Sequence[Operand],
+    axes: tuple[int, list[int], list[int]],
+    ignored: int,
+) -> LoopCall:
+    """Return the call of a loop where a mask, the first operand, is true.
+
+    Args:
+        masked: the loop that looks at a mask, and is told of the other one.
+        loop: the loop.
+        operands: the mask, and those of the loop.
+        axes: theirs.
+        ignored: the bits of the floating-point errors that nobody is to be told of.
+    """
+    mask, *others = operands
+    if mask.size != 1 or mask.base:
+        return LoopCall(masked, operands, *axes, ignored, True)
+    # All or nothing: it is looked at once, and not for each call of the loop.
+    outer, counts, steps = axes
+    of_others = [
+        step for begin in range(0, len(steps), MOST_OPERANDS) for step in (*steps[begin + 1 : begin + MOST_OPERANDS], 0)
+    ]
+    return LoopCall(loop, others, outer, counts, of_others, ignored, True, mask.offset)
 
 
 def _axes(layouts: Sequence[Layout]) -> tuple[int, list[int], list[int]] | None:
@@ -116,7 +150,7 @@ def _agrees(ufunc: np.ufunc, loop: InnerLoop, runner: Runner, layouts: tuple[Lay
     told = np.array(loop, np.int64)
     own = InnerLoop(runner.masked.function, address_of(told))
     operands = [Operand(0, address_of(one), one.dtype, one.shape, one.strides) for one in made]
-    table = np.array([LoopCall(own, operands, *axes, 0, True).record()], RECORD)
+    table = np.array([_call(own, loop, operands, axes, 0).record()], RECORD)
     bases = np.zeros(1, np.int64)
     rng = np.random.Generator(np.random.PCG64(0))
     for trial in range(_TRIALS):

@@ -343,7 +343,8 @@ def recorded_node(
 ) -> ReplayNode:
     """Return a new node on which the outputs of a program may hang."""
     node = ReplayNode(lease, recompute, arguments, outputs)
-    _tell_of(node)
+    if GRAD_MODE.get() is not True:
+        _tell_of(node)
     return node
 
 

@@ -6,6 +6,7 @@ numbers of bases: base 0 is address 0, so that an offset is an address, and the 
 
 A record says whether the flags of floating-point errors are collected after its loop, and which of them nobody is to be
 told of. Where one is set, the caller makes the calls by NumPy's functions, which then warn or raise as they do.
+A record may have the address of a byte, where 0 says that it is passed over.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ FIELDS = {
     "outer": 1,
     "collects": 1,
     "ignored": 1,
+    "flag": 1,
     "base": MOST_OPERANDS,
     "offset": MOST_OPERANDS,
     "counts": MOST_AXES + 4,
@@ -266,6 +268,8 @@ def _write_run(run: Any, nest: Any) -> None:
     test = build.inttoptr(ir.Constant(number, _address_of("fetestexcept")), of_flags)
     clear = build.inttoptr(ir.Constant(number, _address_of("feclearexcept")), of_flags)
     every = ir.Constant(short, sum(ERRORS.values()))
+    wanted = ir.GlobalVariable(run.module, ir.IntType(8), "wanted")
+    wanted.initializer, wanted.global_constant = ir.Constant(ir.IntType(8), 1), True
 
     def find(index: Any) -> None:
         # A base that is an array of Python is replaced by where its numbers are.
@@ -281,11 +285,15 @@ def _write_run(run: Any, nest: Any) -> None:
             base = build.load(build.gep(known, [build.load(_place(build, record, "base", at))]))
             offset = build.load(_place(build, record, "offset", at))
             build.store(build.add(base, offset), build.gep(addresses, [at]))
-        with build.if_else(build.icmp_signed("==", _field(build, record, "outer"), zero)) as (flat, nested):
-            with flat:
-                _call_loop(build, record, addresses, zero)
-            with nested:
-                build.call(nest, [record, addresses, zero])
+        flag = _field(build, record, "flag")
+        flag = build.select(build.icmp_signed("==", flag, zero), wanted, build.inttoptr(flag, wanted.type))
+        with build.if_then(build.icmp_unsigned("!=", build.load(flag), ir.Constant(ir.IntType(8), 0))):
+            is_flat = build.icmp_signed("==", _field(build, record, "outer"), zero)
+            with build.if_else(is_flat) as (flat, nested):
+                with flat:
+                    _call_loop(build, record, addresses, zero)
+                with nested:
+                    build.call(nest, [record, addresses, zero])
         with build.if_then(build.icmp_signed("!=", _field(build, record, "collects"), zero)):
             found = build.call(test, [every])
             with build.if_then(build.icmp_signed("!=", found, ir.Constant(short, 0))):

@@ -285,9 +285,10 @@ class Table:
             CheckFailed: a number decides otherwise than in the traced run.
         """
         self._compute(arrays, place)
-        targets = self._targets
-        if not targets and self._fixed_outputs is not None:
-            return [array.copy("K") for array in self._fixed_outputs]
+        targets, fixed = self._targets, self._fixed_outputs
+        if not targets and fixed is not None:
+            # Most functions have one output: without a loop.
+            return [fixed[0].copy("K")] if len(fixed) == 1 else [array.copy("K") for array in fixed]
         return [array if index in targets else array.copy("K") for index, array in enumerate(self.outputs())]
 
     def run_rows(self, rows: Rows, is_backward: bool = False) -> None:

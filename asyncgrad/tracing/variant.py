@@ -26,6 +26,7 @@ from .object_key import is_array, is_immutable
 from .outside import refuse_arrays_of_others
 from .program import Program, lower
 from .runner import Runner
+from .shared_copies import share_copies
 from .stand_in import stand_in
 from .table import Table
 from .trace import Refusal, Trace, Untraceable, Value
@@ -257,6 +258,7 @@ def _traced(
             raise Untraceable(trace.broken)
         gradients = [None if one is None else trace.value_of(one._data) for one in found_grads]
     program = lower(trace, cut, values, cotangents, gradients)
+    share_copies(program)
     return Variant(program, out_structure, outputs, wanted, list(seeded), bool(roots))
 
 

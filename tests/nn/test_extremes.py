@@ -208,6 +208,18 @@ def test_cross_entropy_is_the_same_for_scores_that_differ_by_a_large_number() ->
     assert nn.cross_entropy(scores + 4096, labels) == nn.cross_entropy(scores, labels) > 0
 
 
+@DTYPES
+def test_the_gradient_of_cross_entropy_is_the_same_whether_exponentials_are_kept_or_not(
+    dtype: Any, monkeypatch
+) -> None:
+    scores = (np.random.default_rng(0).standard_normal((3, 5, 2)) * 9).astype(dtype)
+    labels = np.array([[0, 4], [-100, 2], [1, 1]])
+
+    kept = gradient(lambda x: nn.cross_entropy(x, labels), scores)
+    monkeypatch.setattr("asyncgrad.nn.functional.losses._MOST_KEPT", 0)
+    assert gradient(lambda x: nn.cross_entropy(x, labels), scores).tobytes() == kept.tobytes()
+
+
 def test_a_masked_class_takes_no_part_in_cross_entropy() -> None:
     scores = np.array([[1.0, 2.0, -np.inf]])
 

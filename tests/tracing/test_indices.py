@@ -84,8 +84,9 @@ def test_an_index_has_the_bits_of_numpys(function):
         lambda x, i: x[i % 3, i],
         lambda x, i: put(x, i, 1),
         lambda x, i: written(x, lambda made: np.add.at(made, i, x[:2] * 1)),
+        lambda x, i: written(x[0], lambda made: np.add.at(made, i, x[1, :2] * 1)),
     ],
-    ids=["read", "read at two", "written", "added"],
+    ids=["read", "read at two", "written", "added", "added to numbers"],
 )
 def test_an_index_out_of_bounds_raises_numpys_error_and_the_next_call_is_right(function):
     x = np.arange(9.0).reshape(3, 3)
@@ -112,12 +113,17 @@ def test_numbers_are_added_at_an_index_one_after_the_other(kind):
 
     def operands() -> list[np.ndarray]:
         numbers = (rng.standard_normal(520) * 10.0 ** rng.integers(0, 6, 520)).astype(kind)
-        return [numbers[:20], rng.integers(-20, 20, 500), numbers[20:]]
+        # Places that follow one another get their numbers at once: up to both ends, and between others.
+        rows = [begin + np.arange(16) for begin in (-20, 4, *rng.integers(-20, 5, 23))]
+        return [numbers[:20], np.concatenate([rng.integers(-20, 20, 100), *rows]), numbers[20:]]
 
     jitted = compiled(function, *operands(), backend="runner")
     for _ in range(3):
         given = operands()
         assert [bits(one) for one in jitted(*given)] == [bits(one) for one in function(*given)]
+    given[1][480:488] = np.arange(13, 21)
+    with pytest.raises(IndexError, match="index 20 is out of bounds"):
+        jitted(*given)
     assert in_lockstep(function, *operands()) == []
 
 

@@ -274,9 +274,13 @@ class Node:
 
     def _connect_places(self, nodes: Iterable[Node | None], input_nrs: Iterable[int]) -> None:
         """Do the same where nodes and inputs come apart."""
-        self.connect(tuple(nodes), tuple(input_nrs))
+        self.next_nodes, self.input_nrs = tuple(nodes), tuple(input_nrs)
+        for node in self.next_nodes:
+            if node is not None:
+                node.has_parent = True
         self.order = next_order()
-        self._note_thread()
+        if len(THREADS) > 1:
+            self._note_thread()
 
     def _note_thread(self) -> None:
         thread = threading.get_ident()

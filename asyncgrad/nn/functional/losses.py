@@ -769,10 +769,16 @@ def gaussian_nll_loss(
 
 # Classes: cross_entropy, nll_loss
 
+#: The most bytes of exponentials that cross_entropy keeps for its gradient; more are computed again.
+_MOST_KEPT = 1 << 20
+
 
 @np.errstate(invalid="ignore")  # for a row with an infinity, whose loss is NaN
-def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, Any, Any]:
-    """Return the cross entropy of an array of scores, and the maxima and the sums of exponentials of its rows."""
+def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, Any, Any, Any]:
+    """Return the cross entropy of an array of scores, the maxima and the sums of exponentials of its rows, and these.
+
+    Where the exponentials take much memory, there is None in their place.
+    """
     labels, ignored, coefficient, _ = selection
     maxima = maximum_along(scores, 1)
     values = scores - maxima
@@ -783,17 +789,19 @@ def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, An
     if ignored is not None:
         losses[ignored] = 0
     losses *= coefficient
-    return losses if reduction == "none" else np.add.reduce(losses, axis=None), maxima, sums
+    value = losses if reduction == "none" else np.add.reduce(losses, axis=None)
+    is_small = scores.__class__ is np.ndarray and scores.nbytes <= _MOST_KEPT
+    return value, maxima, sums, values if is_small else None
 
 
 @primitive()
-def cross_entropy_(logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
-    """Return `value`, the cross entropy, which was computed together with the maxima and sums for the derivative."""
+def cross_entropy_(logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Any:
+    """Return `value`, the cross entropy, which was computed together with all else that the derivative uses."""
     return value
 
 
 def _cross_entropy_grad_on_device(
-    g: Any, logits: Any, selection: Selection | LabelsOnDevice, maxima: Any, sums: Any
+    g: Any, logits: Any, selection: Selection | LabelsOnDevice, maxima: Any, sums: Any, exponentials: Any
 ) -> Any:
     if isinstance(selection, LabelsOnDevice):
         labels, ignore_index, factor = selection
@@ -801,24 +809,28 @@ def _cross_entropy_grad_on_device(
         if result is not None:
             return result
         selection = selection.select(logits)
-    return cross_entropy_grad_.function(g, logits, selection, maxima, sums)
+    return cross_entropy_grad_.function(g, logits, selection, maxima, sums, exponentials)
 
 
 @derivative(cross_entropy_, "logits")
 @kernel(variant=_cross_entropy_grad_on_device)
-def _(g: Array, logits: Array, selection: Selection, maxima: Any, sums: Any) -> Array:
-    return cross_entropy_grad(g, logits, selection, maxima, sums)
+def _(g: Array, logits: Array, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Array:
+    return cross_entropy_grad(g, logits, selection, maxima, sums, exponentials)
 
 
 @primitive()
 @kernel(variant=_cross_entropy_grad_on_device)
-def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Array:
+def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Array:
     """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - labels)."""
     labels, ignored, coefficient, _ = selection
     scale = as_array(g * coefficient)
-    values = np.subtract(logits, maxima)
-    np.exp(values, out=values)
-    values *= (np.expand_dims(scale, 1) if scale.ndim else scale) / sums
+    factor = (np.expand_dims(scale, 1) if scale.ndim else scale) / sums
+    if exponentials is None:
+        values = np.subtract(logits, maxima)
+        np.exp(values, out=values)
+        values *= factor
+    else:
+        values = np.multiply(exponentials, factor, out=np.empty_like(exponentials))
     values[label_index(labels)] -= scale
     if ignored is not None:
         np.moveaxis(values, 1, -1)[ignored] = 0
@@ -911,8 +923,8 @@ def cross_entropy(
     if label_smoothing:
         losses = _smooth(log_softmax(scores, 1), selection, weight, label_smoothing)
         return _reduce(losses, samples, "none" if reduction == "none" else "sum")
-    value, maxima, sums = _compute(data, selection, reduction)
-    result = _cross_entropy(scores, value, selection, maxima, sums)
+    value, maxima, sums, exponentials = _compute(data, selection, reduction)
+    result = _cross_entropy(scores, value, selection, maxima, sums, exponentials)
     return result if result.shape in ((), samples) else result.reshape(samples)
 
 
@@ -926,7 +938,7 @@ def _by_device(scores: Any, data: Array, labels: Any, ignore_index: int, reducti
     if found is None:
         return None
     value, maxima, sums, factor = found
-    return _cross_entropy(scores, value, LabelsOnDevice(labels, ignore_index, factor), maxima, sums)
+    return _cross_entropy(scores, value, LabelsOnDevice(labels, ignore_index, factor), maxima, sums, None)
 
 
 def _smooth(log_probabilities: Any, selection: Selection, weight: Any, smoothing: float) -> Any:

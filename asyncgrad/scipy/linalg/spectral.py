@@ -88,8 +88,8 @@ def _eig_with_history(
         shift = -0.5 if np.all(np.linalg.cond(matrix) < 1e12) else -0.5 - 0.7j
         if not np.all(np.linalg.cond(raw(a) - shift * raw(b)) < 1e12):
             raise np.linalg.LinAlgError(
-                "scipy.linalg.eig: every number is an eigenvalue of this pencil a - w * b, which is singular for each w, "
-                "so that none has a derivative: call eig on detached matrices"
+                "scipy.linalg.eig: a - w * b is singular for each w, so that every number is an eigenvalue, and none "
+                "has a derivative: call eig on detached matrices"
             )
         inverse = np.linalg.inv(a - shift * b)
         turned, vectors = np.linalg.eig(product(inverse, b))

@@ -143,8 +143,8 @@ def _spread(
     less = rest.get("correction") or ddof
     lacks = np.sum(chosen, axis, keepdims=True) <= less
     if not is_device_array(lacks) and np.any(lacks):
-        # A gradient of 0 is no nan.
-        chosen = chosen & ~lacks
+        # Lines of zeros stand in for these: no element divides by 0, and no gradient of 0 becomes nan.
+        chosen, a = chosen | lacks, laid_like(np.where(lacks, 0, a), a)
     result = plain(a, axis, dtype, None, ddof, keepdims, where=chosen, **rest)
     lacks = lacks.reshape(result.shape)
     if is_device_array(lacks) or np.any(lacks):

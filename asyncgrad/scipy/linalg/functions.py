@@ -162,7 +162,7 @@ def sqrtm(A: Any, disp: Any = None, blocksize: int = 64) -> Any:
     """
     if disp is not None:
         raise ArgumentError("scipy.linalg.sqrtm of tensors returns the root alone: write no disp=")
-    return square_root_.call(matrices("sqrtm", number_as_matrix(A)))
+    return square_root_.call(matrices("sqrtm", A))
 
 
 def cosm(A: Any) -> Any:

@@ -45,10 +45,10 @@ DIFFERENCES = (
         "a tensor holds numbers",
     ),
     Difference(
-        r"numpy\.choose",
+        r"numpy\.(choose|dot)",
         "not-raised",
-        "`np.choose` with a read-only `out=`",
-        "the tensor is a copy, which may be written",
+        "`np.choose` with a read-only `out=`, and `np.dot` with one of scattered numbers",
+        "the tensor is a copy, which may be written, and whose numbers lie one after the other",
     ),
     Difference(
         r"numpy\.linalg\.cholesky",
@@ -109,6 +109,24 @@ DIFFERENCES = (
         "value",
         "splines on grids, `make_smoothing_spline` with `lam=None`",
         "SciPy's searches end near the solution, to 1e-6; here it is solved for",
+    ),
+    Difference(
+        r"scipy\.linalg\.(cho(lesky|_factor)|eigh|eigvalsh|pinvh?|svd|svdvals|logm|signm)",
+        "not-raised",
+        "`scipy.linalg` of stacks of no matrices",
+        "their result has as few",
+    ),
+    Difference(
+        r"scipy\.linalg\.eig(vals)?",
+        "missing-gradient",
+        "gradients of `eig` by pairs, with `homogeneous_eigvals=True` beside a second matrix",
+        "the length of a pair is arbitrary",
+    ),
+    Difference(
+        r"scipy\.ndimage\.(affine_transform|map_coordinates|rotate|shift|zoom)",
+        "not-raised",
+        "images of float16 and of longdouble at other coordinates",
+        "splines through them are computed in their dtypes",
     ),
     Difference(r"scipy\.linalg\.eig_banded", "value", "vectors of `eig_banded`", "their signs are arbitrary"),
     Difference(

@@ -848,11 +848,11 @@ class Tensor(Variable):
         """Return the elements rounded; no gradient flows."""
         return call_function(np.round, (self, decimals), {"out": out})
 
-    def conj(self) -> Tensor:
-        """Return the complex conjugates; of real numbers the tensor itself."""
-        return conjugate(self) if self._data.dtype.kind == "c" else self
+    def conj(self, out: Tensor | np.ndarray | None = None, /) -> Tensor:
+        """Return the complex conjugates, as `conjugate` does."""
+        return self.conjugate(out)
 
-    def conjugate(self, out: Tensor | np.ndarray | None = None) -> Tensor:
+    def conjugate(self, out: Tensor | np.ndarray | None = None, /) -> Tensor:
         """Return the complex conjugates, written into `out` if it is given; of real numbers the tensor itself."""
         if out is not None:
             conjugated: Tensor = call_ufunc(np.conjugate, "__call__", (self,), {"out": (out,)})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..core.tensor import Tensor, asarray
 
-__all__ = ["bands_of", "floating", "lapack_numbers", "matrices", "plain_options"]
+__all__ = ["bands_of", "floating", "lapack_numbers", "matrices", "number_as_matrix", "plain_options"]
 
 
 def floating(value: Any) -> Any:
@@ -37,6 +39,11 @@ def matrices(name: str, value: Any, *, is_square: bool = True, is_for_lapack: bo
         square = "square " if is_square else ""
         raise ValueError(f"scipy.linalg.{name} takes {square}matrices, not an array of shape {found.shape}")
     return found
+
+
+def number_as_matrix(value: Any) -> Any:
+    """Return a number as a matrix of one element, as some functions of `scipy.linalg` take it; others as they are."""
+    return np.reshape(asarray(value), (1, 1)) if np.ndim(value) == 0 else value
 
 
 def bands_of(name: str, value: Any, *, may_be_none: bool = False) -> Any:

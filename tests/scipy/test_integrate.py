@@ -516,3 +516,19 @@ def test_a_jacobian_of_the_user_is_used_forward() -> None:
     old = integrate.odeint(lambda t, y, k: -k * y, [1.0], [0.0, 1.0], (rate,), Dfun=jacobian, tfirst=True)[-1, 0]
     assert calls
     np.testing.assert_allclose([ivp.item(), old.item()], 0, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(5,), (4,), (2, 4)])
+@pytest.mark.parametrize("name", ["simpson", "trapezoid"])
+def test_integrals_of_narrow_samples_have_the_dtypes_of_scipy(name: str, shape: tuple[int, ...]) -> None:
+    samples = np.ones(shape, np.float32)
+    for options in ({"dx": 2}, {"x": np.arange(shape[-1])}):
+        found, expected = (getattr(one, name)(samples, **options) for one in (integrate, scipy.integrate))
+        assert found.dtype == expected.dtype
+
+
+def test_samples_and_their_places_are_checked() -> None:
+    with pytest.raises(ArgumentError, match="at least one sample"):
+        integrate.simpson([])
+    with pytest.raises(ArgumentError, match="increases along the axis"):
+        integrate.cumulative_simpson(np.ones(4), x=[0.0, 1.0, 1.0, 2.0])

@@ -410,3 +410,17 @@ def test_a_point_that_is_no_number_has_no_value() -> None:
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
     with pytest.raises((AsyncgradError, ValueError), match=message):
         call()
+
+
+def test_curves_are_integrated_and_their_derivatives_go_on_beyond_the_ends() -> None:
+    angles = np.linspace(0.0, 3.0, 20)
+    curve, _ = scipy.interpolate.splprep([np.sin(angles), np.cos(angles)], s=0)
+    beyond = np.array([-1.0, 0.5, 2.0])
+
+    areas = [one.item() for one in interpolate.splint(0.1, 0.7, curve)]
+    slopes = [one.numpy() for one in interpolate.splev(beyond, curve, der=1, ext=3)]
+
+    np.testing.assert_allclose(areas, scipy.interpolate.splint(0.1, 0.7, curve))
+    np.testing.assert_allclose(slopes, scipy.interpolate.splev(beyond, curve, der=1, ext=3), atol=1e-9)
+    with pytest.raises(ValueError, match="from 0 to the degree, 3, not 4"):
+        interpolate.splev(0.5, curve, der=4)

@@ -389,3 +389,34 @@ def test_the_triangles_of_a_matrix_without_rows_or_columns_have_an_empty_gradien
     _, lower, upper = linalg.lu(a)
 
     assert sync.grad([lower.sum(), upper.sum()], [a], allow_unused=True)[0].shape == shape
+
+
+@pytest.mark.parametrize("name", ["cho_factor", "cholesky", "expm", "ldl"])
+def test_a_number_is_a_matrix_of_one_element(name: str) -> None:
+    found, expected = getattr(linalg, name)(ag.tensor(4.0, requires_grad=True)), getattr(scipy.linalg, name)(4.0)
+
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.detach().numpy() if isinstance(one, ag.Tensor) else one, other)
+
+
+def test_matrices_of_narrow_numbers_have_the_dtypes_of_scipy() -> None:
+    assert linalg.pinvh(np.array([[2, 1], [1, 3]], np.int8)).dtype == np.float32
+    assert linalg.norm(np.eye(2, dtype=np.float32)).dtype == np.float32
+    with pytest.raises(ValueError, match="neither infinity nor NaN"):
+        linalg.pinvh(np.full((2, 2), np.nan))
+
+
+def test_a_singular_pencil_has_no_eigenvalues_with_a_derivative() -> None:
+    a, b = np.diag([1.0, 0.0]), ag.tensor(np.diag([2.0, 0.0]), requires_grad=True)
+
+    with pytest.raises(np.linalg.LinAlgError, match="every number is an eigenvalue"):
+        linalg.eigvals(a, b)
+
+
+def test_a_riccati_equation_may_weigh_no_inputs_beside_mixed_terms() -> None:
+    a, b, q = np.array([[0.5, 1.0], [0.2, 0.3]]), np.array([[1.0], [0.5]]), np.eye(2)
+    s = np.array([[0.1], [0.2]])
+
+    found = linalg.solve_discrete_are(a, b, q, 0.0, s=ag.tensor(s, requires_grad=True))
+
+    np.testing.assert_allclose(found.detach().numpy(), scipy.linalg.solve_discrete_are(a, b, q, 0.0, s=s))

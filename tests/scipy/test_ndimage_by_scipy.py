@@ -183,3 +183,43 @@ def test_the_shape_of_an_affine_output_is_that_of_the_result():
     found = ndimage.affine_transform(image, matrix, output=out)
     np.testing.assert_allclose(out, scipy.ndimage.affine_transform(IMAGE, matrix, output_shape=(6, 8)), atol=1e-12)
     assert found.requires_grad
+
+
+@pytest.mark.parametrize("name", ["spline_filter", "spline_filter1d"])
+def test_coefficients_of_a_complex_image_keep_its_imaginary_part(name):
+    image = np.random.default_rng(3).normal(size=(3, 5)) + 1j
+    leaf = ag.tensor(image, requires_grad=True)
+
+    found = getattr(ndimage, name)(leaf)
+
+    assert found.dtype == np.complex128
+    expected = getattr(scipy.ndimage, name)(image, output=np.complex128)
+    np.testing.assert_allclose(found.detach().numpy(), expected)
+
+
+def test_labels_without_elements_are_taken_as_scipy_does():
+    image, labels = np.arange(6.0).reshape(2, 3) + 1, np.array([[1, 1, 2], [0, 2, 2]])
+    leaf = ag.tensor(image, requires_grad=True)
+
+    assert ndimage.minimum(leaf, labels, [1, 8]).tolist() == [1.0, 0.0]
+    with pytest.raises(ValueError, match="zero-size"):
+        ndimage.maximum(leaf, labels, 8)
+    with pytest.raises(TypeError, match="takes a real image"):
+        ndimage.sum(leaf + 1j, labels, [1, 2])
+
+
+def test_centers_of_several_labels_are_tuples():
+    image, labels = np.arange(6.0).reshape(2, 3), np.array([[1, 1, 2], [0, 2, 2]])
+
+    found = ndimage.center_of_mass(ag.tensor(image), labels, [1, 2])
+
+    expected = scipy.ndimage.center_of_mass(image, labels, [1, 2])
+    assert [tuple(part.item() for part in one) for one in found] == expected
+
+
+def test_filters_by_rank_take_no_axes_and_no_complex_constant():
+    leaf = ag.tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
+
+    assert ndimage.grey_opening(leaf, 2, axes=()).tolist() == leaf.tolist()
+    with pytest.raises(TypeError, match="cval must be a real number"):
+        ndimage.minimum_filter(leaf, 2, mode="constant", cval=1j)

@@ -133,7 +133,8 @@ def laid_by_ufunc(result: Any, operands: Sequence[Any], order: str = "K") -> Any
     """Return a result that nobody else has seen, laid out in memory as a ufunc of these operands would do."""
     if raw(result).__class__ is not np.ndarray:
         return result
-    arrays = [np.asarray(raw(operand)) for operand in operands]
+    # A Python number changes no layout, and one of many digits is an object to `np.asarray`.
+    arrays = [np.asarray(raw(operand)) for operand in operands if not isinstance(operand, (int, float, complex))]
     flags = [["readonly"] for _ in arrays] + [["writeonly", "allocate"]]
     # NumPy's type hints know no operand that is to be allocated.
     iterator: Any = np.nditer

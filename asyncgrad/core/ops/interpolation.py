@@ -82,7 +82,7 @@ def quantile(
         options = {"method": method, "keepdims": keepdims, "weights": weights}
         return by_single(by_precise_shares(quantile), np.quantile, a, q, axis, out=out, **options)
     refuse_complex("numpy.quantile, or numpy.percentile,", "a real array", a, "pass a.real")
-    if a.dtype.kind in "iu" and (method != "linear" or is_whole(q)):
+    if a.dtype.kind in "biu" and (method != "linear" or is_whole(q) or _is_narrow(a, q)):
         # An element as it is, or between two.
         return NonDifferentiable(np.quantile)(a, q, axis, out, overwrite_input, method, keepdims, weights=raw(weights))
     if a.dtype.kind not in "fiu":
@@ -122,6 +122,14 @@ def quantile(
 
 
 RULES[np.quantile] = quantile
+
+
+def _is_narrow(a: Array, q: Any) -> bool:
+    """Tell whether NumPy computes quantiles of whole numbers in single precision, as that of the fractions is."""
+    shares = raw(q)
+    if a.dtype.kind == "b" or not hasattr(shares, "dtype") or (isinstance(q, TensorBase) and q._requires_grad()):
+        return False
+    return np.result_type(a.dtype, shares.dtype).kind == "f" and np.result_type(a.dtype, shares.dtype).itemsize < 8
 
 
 def is_whole(q: Any) -> bool:

@@ -139,7 +139,9 @@ def _borders_of(mode: str, option: Any, ndim: int) -> Borders:
             # As in NumPy: Python's numbers, which leave the dtype of the steps to the array.
             ends = ends.tolist()
         return lambda array, axis, width: _ramps(array, axis, width, ends[axis])
-    lengths = np.broadcast_to(np.array(option, object), (ndim, 2))
+    lengths = np.broadcast_to(np.array(option, object) if option is None else np.round(option).astype(int), (ndim, 2))
+    if option is not None and (lengths < 0).any():
+        raise ValueError(f"numpy.pad takes a stat_length of at least 0, not {option}")
     if mode in ("maximum", "minimum") and (lengths == 0).any():
         raise ValueError(f"numpy.pad with mode={mode!r} and stat_length=0 has nothing to take the {mode} of")
     return lambda array, axis, width: _statistics(array, axis, width, lengths[axis], mode)

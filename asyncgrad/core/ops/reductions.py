@@ -261,6 +261,10 @@ def _root(variance: Any) -> Any:
     return laid_like(np.where(flat, 0, np.sqrt(np.where(flat, 1, variance))), variance)
 
 
+def _write_root(out: Any, result: Any) -> Any:
+    return result if out is None else write_result(out, result)
+
+
 def _spread_function(plain: Callable[..., Any], root: bool) -> LikeFirst[...]:
     """Return var, or std where `root` is set, with all of NumPy's parameters."""
 
@@ -283,8 +287,10 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> LikeFirst[...]:
         if dtype is not None and holds_half(a):
             # So that distances are not rounded either: NumPy computes them in the wider dtype.
             a = a.astype(np.result_type(a.dtype, dtype))
-        if where is True and mean is None and real_if_asked(a, dtype) is a:
-            return _into(out, plain(a, axis, dtype, ddof, keepdims))
+        # Whole numbers have no history.
+        is_whole = dtype is not None and np.dtype(dtype).kind in "biu"
+        if where is True and mean is None and (is_whole or real_if_asked(a, dtype) is a):
+            return store(out, plain(a, axis, dtype, ddof, keepdims))
         if holds_half(a, mean):
             mine, numpys = (std, np.std) if root else (var, np.var)
             means = {} if mean is None else {"mean": mean}
@@ -300,8 +306,10 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> LikeFirst[...]:
         squares = np.real(np.conjugate(away) * away) if a.dtype.kind == "c" else np.square(away)
         total = sum(squares, axis, dtype, None, keepdims, where=where)
         result = _as_total(total / np.maximum(count, 0), total, dtype)
-        return _into(out, _root(result) if root else result)
+        return store(out, _root(result) if root else result)
 
+    # As in NumPy, whose root is a ufunc, and whose variance is cast to any dtype.
+    store = _write_root if root else _into
     spread_function.__name__ = "std" if root else "var"
     spread_function.__doc__ = f"Return the {'standard deviation' if root else 'variance'} over axes, as NumPy does."
     return spread_function

@@ -141,8 +141,12 @@ def _spread(
 ) -> Any:
     """Return a variance, or its root, of chosen elements; nan where there are not more of them than `ddof`."""
     less = rest.get("correction") or ddof
+    lacks = np.sum(chosen, axis, keepdims=True) <= less
+    if not is_device_array(lacks) and np.any(lacks):
+        # Lines of zeros stand in for these: no element divides by 0, and no gradient of 0 becomes nan.
+        chosen, a = chosen | lacks, laid_like(np.where(lacks, 0, a), a)
     result = plain(a, axis, dtype, None, ddof, keepdims, where=chosen, **rest)
-    lacks = np.sum(chosen, axis, keepdims=bool(keepdims)) <= less
+    lacks = lacks.reshape(result.shape)
     if is_device_array(lacks) or np.any(lacks):
         if not is_device_array(lacks):
             warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=6)

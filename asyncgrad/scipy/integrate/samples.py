@@ -31,7 +31,9 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
     Source: scipy.integrate.trapezoid.
     """
     y, steps = _samples_and_steps(y, x, dx, axis, "trapezoid")
-    return np.sum(steps * (y[..., 1:] + y[..., :-1]), axis=-1) / 2
+    found = np.sum(steps * (y[..., 1:] + y[..., :-1]), axis=-1) / 2
+    # As SciPy, in the dtype of the samples, whatever that of their places is.
+    return found.astype(y.dtype, copy=False) if found.dtype.kind == y.dtype.kind else found
 
 
 def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> Tensor:
@@ -79,6 +81,8 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
     """
     y, steps = _samples_and_steps(y, x, dx, axis, "simpson")
     count = y.shape[-1]
+    if not count:
+        raise ArgumentError("scipy.integrate.simpson takes at least one sample along the axis, not none")
     if count < 3:
         return np.sum(steps * (y[..., 1:] + y[..., :-1]), axis=-1) / 2
     steps = np.broadcast_to(steps, (*np.shape(steps)[:-1], count - 1))
@@ -93,6 +97,9 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
     result = np.sum(parts, axis=-1)
     if count % 2 == 0:
         result = result + _first_part(y[..., -1], y[..., -2], y[..., -3], steps[..., -1], steps[..., -2])
+        if not result.ndim:
+            # SciPy's correction is in double precision, and a number takes its dtype, where an array keeps its own.
+            result = result.astype(np.result_type(result.dtype, float), copy=False)
     return result
 
 
@@ -115,6 +122,8 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
     count = y.shape[-1]
     if not count:
         raise ArgumentError("scipy.integrate.cumulative_simpson takes at least one sample along the axis, not none")
+    if x is not None and (raw(steps) <= 0).any():
+        raise ArgumentError("scipy.integrate.cumulative_simpson takes an x that increases along the axis: sort it")
     if count < 3:
         sums = np.cumsum(steps * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
     else:
@@ -175,7 +184,7 @@ def _samples_and_steps(y: Any, x: Any, dx: Any, axis: int, name: str) -> tuple[T
     y = np.moveaxis(y, index, -1)
     if x is None:
         # Of a number of Python's, NumPy's operators take the dtype of the samples, as SciPy's trapezoidal rule does.
-        is_weak = isinstance(dx, (int, float)) and not isinstance(dx, np.generic) and name.endswith("trapezoid")
+        is_weak = isinstance(dx, (int, float)) and not isinstance(dx, np.generic) and name != "cumulative_simpson"
         dx = floating(dx)
         if is_weak and y.dtype.kind == "f":
             dx = dx.astype(y.dtype)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BSpline",
     "design_matrix",
+    "is_curve",
     "local_basis",
     "make_interp_spline",
     "make_lsq_spline",
@@ -356,7 +357,8 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
         tck: the knots, the coefficients and the degree; or a BSpline. Of a list of coefficients, one of each
             coordinate of a curve, the result is a list.
         der: the order of the derivative.
-        ext: for points beyond the ends: 0 to extrapolate, 1 for 0, 2 for an error, 3 for the value at the end.
+        ext: for points beyond the ends: 0 to extrapolate, 1 for 0, 2 for an error, 3 for the value at the end, and for
+            derivatives as 0.
 
     Raises:
         ValueError: `ext` is none of these, or it is 2, and a point lies beyond the ends.
@@ -366,13 +368,14 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
     t, c, k = tck.tck if isinstance(tck, BSpline) else tck
     if ext not in (0, 1, 2, 3):
         raise ValueError(f"splev takes ext 0, 1, 2 or 3, not {ext!r}")
-    if isinstance(tck, BSpline) or not _is_curve(c):
+    if isinstance(tck, BSpline) or not is_curve(c):
         return _splev(x, BSpline(t, c, k), der, ext)
     # One of each coordinate of a curve.
     return [splev(x, (t, one, k), der, ext) for one in c]
 
 
-def _is_curve(c: Any) -> bool:
+def is_curve(c: Any) -> bool:
+    """Tell whether coefficients are those of the coordinates of a curve."""
     first = c[0] if isinstance(c, (list, tuple)) else c
     return np.ndim(first) > (0 if isinstance(c, (list, tuple)) else 1)
 
@@ -381,9 +384,12 @@ def _splev(x: Any, spline: BSpline, der: int, ext: int) -> Tensor:
     points, k = floating(x), spline.k
     start, end = raw(spline.t)[k], raw(spline.t)[-k - 1]
     is_outside = (raw(points) < start) | (raw(points) > end)
+    if not 0 <= der <= k:
+        raise ValueError(f"splev takes a derivative from 0 to the degree, {k}, not {der}")
     if ext == 2 and is_outside.any():
         raise ValueError(f"splev: {raw(points)[is_outside][0]} lies beyond the ends, {start} to {end}")
-    if ext == 3:
+    # Derivatives go on beyond the ends, as SciPy's do.
+    if ext == 3 and not der:
         points = np.minimum(np.maximum(points, spline.t[k]), spline.t[spline.c.shape[0]])
     found = spline(points, der)
     return np.where(is_outside, 0.0, found) if ext == 1 else asarray(found)

@@ -19,7 +19,7 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
-from .bsplines import BSpline, design_matrix, not_a_knot, splev
+from .bsplines import BSpline, design_matrix, is_curve, not_a_knot, splev
 from .periodic import repeated_coefficients, repeated_knots
 
 if TYPE_CHECKING:
@@ -267,13 +267,14 @@ def splprep(
     return (found, residual, flag, message) if full_output else found
 
 
-def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Tensor:
+def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
     """Return the integral of a spline, which is 0 beyond its ends, from `a` to `b`.
 
     Args:
         a: where to begin.
         b: where to end.
-        tck: the knots, the coefficients and the degree; or a BSpline.
+        tck: the knots, the coefficients and the degree; or a BSpline. Of a list of coefficients, one of each
+            coordinate of a curve, the result is a list.
         full_output: 0 alone.
 
     Source: scipy.interpolate.splint.
@@ -281,6 +282,8 @@ def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Tensor:
     if full_output:
         raise ArgumentError("asyncgrad's splint returns the integral alone: write full_output=0")
     t, c, k = tck.tck if isinstance(tck, BSpline) else tck
+    if not isinstance(tck, BSpline) and is_curve(c):
+        return [splint(a, b, (t, one, k)) for one in c]
     return BSpline(t, c, k).integrate(a, b, extrapolate=False)
 
 

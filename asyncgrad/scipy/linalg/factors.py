@@ -11,7 +11,7 @@ from ...core.arrays.values import raw
 from ...core.ops.linear_algebra import adjoint, product
 from ...core.recording.decomposition import Decomposition, decomposition, joint_derivative
 from ...core.tensor import asarray
-from ..arguments import floating, lapack_numbers, matrices
+from ..arguments import floating, lapack_numbers, matrices, number_as_matrix
 from .lapack import refuse_infinity
 from .spectral import qr
 from .stacks import over_stacks
@@ -394,7 +394,7 @@ def ldl(
 
     Source: scipy.linalg.ldl.
     """
-    matrix = matrices("ldl", _matrix("ldl", A))
+    matrix = matrices("ldl", _matrix("ldl", number_as_matrix(A)))
     hermitian = bool(hermitian) or matrix.dtype.kind == "f"
     lu, d, perm = _ldl[bool(lower), hermitian](mirrored(matrix, lower, hermitian))
     return lu, d, np.asarray(raw(perm))

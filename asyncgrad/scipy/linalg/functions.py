@@ -17,9 +17,8 @@ from scipy import linalg
 from ...core.arrays.axes import array_like
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
-from ...core.tensor import asarray
 from ...errors import ArgumentError
-from ..arguments import matrices
+from ..arguments import matrices, number_as_matrix
 from .stacks import over_stacks
 from .sylvester import sylvester_solution
 
@@ -101,8 +100,7 @@ def expm(A: Any) -> Any:
         >>> linalg.expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
         [[1.0, 1.0], [0.0, 1.0]]
     """
-    # As SciPy, which takes a number as a matrix.
-    return _call(matrices("expm", np.reshape(asarray(A), (1, 1)) if np.ndim(A) == 0 else A), linalg.expm)
+    return _call(matrices("expm", number_as_matrix(A)), linalg.expm)
 
 
 @over_stacks(2, 2)

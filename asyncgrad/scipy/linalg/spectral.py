@@ -86,6 +86,11 @@ def _eig_with_history(
         # Eigenvalues of the pencil that are infinite are 0 of its inverse, from a number that is none of them.
         matrix = raw(a) + 0.5 * raw(b)
         shift = -0.5 if np.all(np.linalg.cond(matrix) < 1e12) else -0.5 - 0.7j
+        if not np.all(np.linalg.cond(raw(a) - shift * raw(b)) < 1e12):
+            raise np.linalg.LinAlgError(
+                "scipy.linalg.eig: a - w * b is singular for each w, so that every number is an eigenvalue, and none "
+                "has a derivative: call eig on detached matrices"
+            )
         inverse = np.linalg.inv(a - shift * b)
         turned, vectors = np.linalg.eig(product(inverse, b))
         is_infinite = raw(turned) == 0

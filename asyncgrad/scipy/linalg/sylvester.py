@@ -173,12 +173,17 @@ def solve_discrete_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = N
     """
     a, b, q, r, e, s = _of_equation(a, b, q, r, e, s)
     x: Any = linalg.solve_discrete_are(*map(raw, (a, b, q, r, e, s)), balanced=balanced)
-    a, q = _simplified(a, b, q, r, e, s)
+    a, q, s = _of_identity(a, q, e, s)
     for _ in range(2):
         weighted = product(_adjoint(b), x)
-        gain = np.linalg.solve(r + product(weighted, b), product(weighted, a))
+        crossed = product(weighted, a)
+        gain = np.linalg.solve(r + product(weighted, b), crossed if s is None else crossed + _adjoint(s))
         closed = _adjoint(a - product(b, gain))
-        x = solve_discrete_lyapunov(closed, q + product(_adjoint(gain), product(r, gain)))
+        cost = q + product(_adjoint(gain), product(r, gain))
+        if s is not None:
+            mixed = product(s, gain)
+            cost = cost - mixed - _adjoint(mixed)
+        x = solve_discrete_lyapunov(closed, cost)
     return x
 
 
@@ -188,11 +193,17 @@ def _of_equation(*arguments: Any) -> list[Any]:
 
 def _simplified(a: Any, b: Any, q: Any, r: Any, e: Any, s: Any) -> tuple[Any, Any]:
     """Return the a and q of the equation without e and s that has the same solution."""
-    if e is not None:
-        inverse = np.linalg.inv(e)
-        a, q = product(a, inverse), product(_adjoint(inverse), product(q, inverse))
-        s = None if s is None else product(_adjoint(inverse), s)
+    a, q, s = _of_identity(a, q, e, s)
     if s is not None:
         weighted = np.linalg.solve(r, _adjoint(s))
         a, q = a - product(b, weighted), q - product(s, weighted)
     return a, q
+
+
+def _of_identity(a: Any, q: Any, e: Any, s: Any) -> tuple[Any, Any, Any]:
+    """Return the a, q and s of the equation without e that has the same solution."""
+    if e is None:
+        return a, q, s
+    inverse = np.linalg.inv(e)
+    turned = product(_adjoint(inverse), product(q, inverse))
+    return product(a, inverse), turned, None if s is None else product(_adjoint(inverse), s)

@@ -14,7 +14,7 @@ from ...core.recording.decomposition import decomposition, joint_derivative
 from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import asarray
 from ...errors import ArgumentError
-from ..arguments import bands_of, floating, lapack_numbers, matrices
+from ..arguments import bands_of, floating, lapack_numbers, matrices, number_as_matrix
 from .lapack import refuse_infinity
 from .matrices import toeplitz
 from .stacks import over_stacks
@@ -194,8 +194,8 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
     if check_finite:
         refuse_infinity("norm", array)
     if axis is None and not keepdims and array.size and (ord is None or (ord == 2 and array.ndim == 1)):
-        # As SciPy: in double precision, and of numbers whose squares leave its range.
-        if array.dtype.char in "fF":
+        # As SciPy: vectors in double precision, and numbers whose squares leave its range.
+        if array.dtype.char in "fF" and array.ndim == 1:
             array = array.astype(np.result_type(array.dtype, np.float64))
         largest = float(np.abs(raw(array)).max())
         if np.isfinite(largest) and not 1e-140 < largest < 1e140 and largest > 0:
@@ -225,7 +225,10 @@ def pinvh(
     a: Any, atol: Any = None, rtol: Any = None, lower: bool = True, return_rank: bool = False, check_finite: bool = True
 ) -> Any:
     """Return the pseudo-inverse of a Hermitian matrix, of which one triangle is read; see `scipy.linalg.pinvh`."""
-    matrix = mirrored(matrices("pinvh", a), lower, True)
+    whole = matrices("pinvh", a, is_for_lapack=True)
+    if check_finite:
+        refuse_infinity("pinvh", whole)
+    matrix = mirrored(whole, lower, True)
     cutoff, values = _cutoff(matrix, np.abs(np.linalg.eigvalsh(raw(matrix))), atol, rtol)
     result = np.linalg.pinv(matrix, cutoff, hermitian=True)
     return (result, _rank(values, cutoff)) if return_rank else result
@@ -326,7 +329,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
     Source: scipy.linalg.cholesky.
     """
-    matrix = matrices("cholesky", a, is_for_lapack=True)
+    matrix = matrices("cholesky", number_as_matrix(a), is_for_lapack=True)
     if check_finite:
         refuse_infinity("cholesky", matrix)
     factor = np.linalg.cholesky(mirrored(matrix, lower, True))
@@ -338,6 +341,7 @@ def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_fin
 
     The other triangle is that of `a`. Arguments as for `cholesky`.
     """
+    a = number_as_matrix(a)
     factor = cholesky(a, lower, overwrite_a, check_finite)
     below = np.tri(factor.shape[-1], k=0 if lower else -1, dtype=bool)
     return np.where(below == lower, factor, lapack_numbers(a)), lower

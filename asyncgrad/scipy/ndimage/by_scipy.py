@@ -114,8 +114,10 @@ def _plain(leaf: Any) -> Any:
 
 
 def _as_tensors(found: Any) -> Any:
-    """Return the numbers of several labels as tensors."""
-    return type(found)(map(asarray, found)) if isinstance(found, (list, tuple)) else found
+    """Return the numbers of several labels, or their tuples, as tensors."""
+    if not isinstance(found, (list, tuple)):
+        return found
+    return type(found)(_as_tensors(one) if isinstance(one, tuple) else asarray(one) for one in found)
 
 
 def _is_inexact(image: Any, into: Any) -> bool:

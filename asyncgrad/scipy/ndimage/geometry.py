@@ -43,7 +43,7 @@ def spline_filter1d(
 
     Source: scipy.ndimage.spline_filter1d.
     """
-    image = floating(input).astype(output, copy=False)
+    image = _coefficients_of(input, output)
     axis = axis_index(axis, image.ndim)
     length = image.shape[axis]
     if order in (0, 1) or length == 1:
@@ -66,10 +66,18 @@ def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: st
     """
     if order not in (2, 3, 4, 5):
         raise ValueError(f"scipy.ndimage.spline_filter takes an order of 2 to 5, not {order}")
-    image = floating(input)
+    image = _coefficients_of(input, output)
     for axis in range(image.ndim):
         image = spline_filter1d(image, order, axis, output, mode)
     return image
+
+
+def _coefficients_of(input: Any, output: Any) -> Any:
+    """Return an image in the dtype of its spline's coefficients, which are complex where it is, as SciPy's are."""
+    image, dtype = floating(input), np.dtype(output)
+    if image.dtype.kind == "c" and dtype.kind != "c":
+        dtype = np.promote_types(dtype, np.complex64)
+    return image.astype(dtype, copy=False)
 
 
 def _prepared(name: str, image: Any, order: int, mode: str, cval: float, prefilter: bool) -> tuple[Any, int]:
@@ -110,8 +118,9 @@ def _mapped(coordinates: Any, length: int, mode: str) -> tuple[Any, Any]:
         return coordinates, outside
     if mode == "mirror":
         period = max(2 * (length - 1), 1)
-        rest = where % period
-        sign = np.where(rest > length - 1, -1.0, 1.0)
+        # Of a negative coordinate no digit is lost, as in SciPy.
+        rest = np.abs(where) % period
+        sign = np.where((rest > length - 1) ^ (where < 0), -1.0, 1.0)
         found = np.where(rest > length - 1, period - rest, rest) * (length > 1)
     elif mode in ("reflect", "grid-mirror"):
         rest = (where + 0.5) % (2 * length)
@@ -121,7 +130,8 @@ def _mapped(coordinates: Any, length: int, mode: str) -> tuple[Any, Any]:
         period = length if mode == "grid-wrap" else max(length - 1, 1)
         is_inside = (where >= 0) & (where <= length - 1)
         found = np.where(is_inside, where, where % period)
-    return coordinates * sign + (found - sign * where), outside
+    # The value is `found` to the last digit, which decides between two elements for a spline of order 0.
+    return found + sign * (coordinates - where), outside
 
 
 def _folded(places: Any, length: int, mode: str) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor
+from ...errors import ArgumentTypeError
 from ..arguments import floating
 
 if TYPE_CHECKING:
@@ -44,8 +45,15 @@ def _summary(name: str, summarise: Callable[[Any], Any], document: str) -> Calla
         image, marks = np.broadcast_to(image, shape), np.broadcast_to(marks, shape)
         if index is None:
             return summarise(image[marks > 0])
-        parts = [summarise(image[marks == one]) for one in np.ravel(np.asarray(raw(index)))]
-        return np.stack(parts).reshape(np.shape(raw(index))) if parts else image.reshape(-1)[:0]
+        if np.ndim(index) == 0:
+            return summarise(image[marks == np.asarray(raw(index))])
+        if image.dtype.kind == "c" and name in (*_IN_DOUBLE, "sum", "sum_labels"):
+            raise ArgumentTypeError(f"scipy.ndimage.{name} of several labels takes a real image: call it on both parts")
+        # Of a label that no element has, the least and the greatest are 0.
+        none: Any = _sum if name in ("minimum", "maximum") else summarise
+        parts = [image[marks == one] for one in np.ravel(np.asarray(raw(index)))]
+        found = [(summarise if len(one) else none)(one) for one in parts]
+        return np.stack(found).reshape(np.shape(raw(index))) if found else image.reshape(-1)[:0]
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = f"""{document}
@@ -81,10 +89,10 @@ standard_deviation: Callable[..., Tensor] = _summary(
     "standard_deviation", np.std, "Return the standard deviation of elements."
 )
 minimum: Callable[..., Tensor] = _summary(
-    "minimum", lambda values: np.min(values) if len(values) else _sum(values), "Return the least element."
+    "minimum", np.min, "Return the least element, or 0 for one of several labels that no element has."
 )
 maximum: Callable[..., Tensor] = _summary(
-    "maximum", lambda values: np.max(values) if len(values) else _sum(values), "Return the greatest element."
+    "maximum", np.max, "Return the greatest element, or 0 for one of several labels that no element has."
 )
 median: Callable[..., Tensor] = _summary("median", _middle, "Return the median of elements.")
 

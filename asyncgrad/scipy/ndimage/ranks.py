@@ -9,7 +9,9 @@ import numpy as np
 
 from ...core.arrays.axes import axis_index, axis_tuple
 from ...core.arrays.values import refuse_complex
+from ...core.settings.arguments import must_be
 from ...core.tensor import Tensor
+from ...errors import ArgumentTypeError
 from ..arguments import floating
 from .filters import continued
 
@@ -58,6 +60,10 @@ def _windows(
     refuse_complex(
         f"scipy.ndimage.{name}", "real images", image, "complex numbers have no order, so pass the real part"
     )
+    if np.iscomplexobj(cval):
+        raise ArgumentTypeError(must_be("cval", "a real number", cval))
+    if not axes:
+        return image[..., np.newaxis]
     origins = origin if np.ndim(origin) else (origin,) * len(axes)
     modes = [mode] * len(axes) if isinstance(mode, str) else list(mode)
     lengths = dict(zip(sorted(axes), footprint.shape, strict=True))

@@ -237,3 +237,18 @@ def test_a_quantile_that_is_constant_beside_a_share_has_no_history(method: str) 
 
     assert isinstance(quantile, ag.Tensor)
     assert not quantile.requires_grad
+
+
+@pytest.mark.parametrize("share", [np.float32(0.5), 1, np.array([0.25], np.float32)])
+@pytest.mark.parametrize("dtype", ["?", "int8", "int64"])
+def test_quantiles_of_whole_numbers_have_the_dtype_of_numpys(dtype: str, share: Any) -> None:
+    array = np.arange(5).astype(dtype)
+    if dtype == "?" and not isinstance(share, int):
+        with pytest.raises(TypeError, match="takes a real array"):
+            np.quantile(ag.tensor(array), share)
+        return
+
+    found, expected = np.quantile(ag.tensor(array), share), np.quantile(array, share)
+
+    assert found.dtype == expected.dtype
+    assert found.tolist() == expected.tolist()

@@ -127,3 +127,16 @@ def test_quantiles_at_whole_shares_of_whole_numbers_are_whole() -> None:
         given = np.array([3, 1, 2], np.uint32)
         found: Any = function(ag.tensor(given), q)
         assert (found.dtype, found.item()) == (function(given, q).dtype, function(given, q))
+
+
+def test_conjugates_are_written_into_an_array_given_by_its_place() -> None:
+    t, out = ag.tensor([1 - 1j, 2.0]), np.empty(2, complex)
+
+    assert t.conj(out) is t.conjugate(out) is out
+    assert out.tolist() == [1 + 1j, 2 - 0j]
+
+
+def test_a_number_of_many_digits_is_infinite_in_single_precision() -> None:
+    found = np.add(ag.tensor(np.ones(2, np.float32)), 2**129, dtype=np.float32)
+
+    assert found.tolist() == [np.inf, np.inf]

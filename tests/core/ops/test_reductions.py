@@ -338,3 +338,24 @@ def test_a_variance_gives_nothing_to_the_nans_that_it_leaves_out(name: str) -> N
     sync.backward(getattr(np, name)(kept, axis=1, ddof=1).sum())
     np.testing.assert_allclose(t.grad.numpy()[~np.isnan(x)], kept.grad.numpy().ravel(), rtol=1e-14)
     assert t.grad.numpy()[np.isnan(x)].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("function", [np.nanstd, np.nanvar])
+def test_lines_with_too_few_elements_leave_the_gradients_of_others(function: Callable[..., Any]) -> None:
+    t = ag.tensor([[1.0, np.nan, 3.0], [2.0, np.nan, np.nan]], requires_grad=True)
+
+    with pytest.warns(RuntimeWarning, match="Degrees of freedom"):
+        found = function(t, axis=1, ddof=1)
+    (grad,) = sync.grad(found[0], t)
+
+    assert grad[1].tolist() == [0.0, 0.0, 0.0]
+    assert np.isfinite(grad.numpy()).all()
+    assert grad[0, 2].item() > 0
+
+
+def test_a_standard_deviation_is_not_cast_to_whole_numbers() -> None:
+    t = ag.tensor(np.arange(6.0).reshape(2, 3))
+
+    with pytest.raises(TypeError, match="same_kind"):
+        t.std(out=np.zeros((), int))
+    assert t.var(out=np.zeros((), int)).item() == 2

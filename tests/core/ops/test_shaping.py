@@ -283,6 +283,8 @@ def test_padding_tells_what_it_cannot_do() -> None:
         numpy.pad(t, 1, "mean", end_values=1.0)
     with pytest.raises(ValueError, match="stat_length=0 has nothing to take the maximum of"):
         np.pad(t, 1, "maximum", stat_length=0)
+    with pytest.raises(ValueError, match="a stat_length of at least 0, not -1"):
+        np.pad(t, 0, "mean", stat_length=-1)
     with pytest.raises(ValueError, match="which is empty"):
         np.pad(t[:0], 1, "edge")
 

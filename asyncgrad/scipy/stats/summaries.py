@@ -400,6 +400,8 @@ def iqr(
     """
     x = _data(x)
     scale = _scale("iqr", scale, 2 * _THIRD_QUARTILE)
+    if not x.size:
+        return np.nan * np.sum(x, axis, keepdims=keepdims)
     low, high = (np.percentile(x, one, axis, method=interpolation, keepdims=keepdims) for one in sorted(rng))  # type: ignore[call-overload]
     return (high - low) / scale
 

@@ -540,7 +540,7 @@ def test_derivatives_of_wrights_function_are_there_where_a_gamma_function_overfl
 def test_slopes_of_wrights_function_are_there_where_its_logarithm_has_no_digits_left(point: tuple[float, ...]) -> None:
     leaves = [ag.tensor(number, requires_grad=True) for number in point]
     by_a, by_b, by_x = sync.grad(scipy.special.log_wright_bessel(*leaves), leaves)
-    a, b, x = point
+    a, _, x = point
 
     def difference(place: int) -> Any:
         step = 1e-4 * point[place]

@@ -93,9 +93,12 @@ def lsq_linear(
     matrix, target = floating(A), floating(b)
     is_object = isinstance(bounds, optimize.Bounds)
     if not is_object and len(bounds) != 2:
-        raise ValueError(f"scipy.optimize.lsq_linear takes as bounds a lower and an upper one, not {len(bounds)} of them")
+        raise ValueError(
+            f"scipy.optimize.lsq_linear takes as bounds a lower and an upper one, not {len(bounds)} of them"
+        )
     lower, upper = map(floating, (bounds.lb, bounds.ub) if is_object else bounds)
-    bounds = (optimize.Bounds if is_object else lambda *ends: ends)(array_of(lower), array_of(upper))
+    ends = array_of(lower), array_of(upper)
+    bounds = optimize.Bounds(*ends) if is_object else ends
     options = {"lsq_solver": lsq_solver, "lsmr_tol": lsmr_tol, "max_iter": max_iter, "verbose": verbose}
     found = optimize.lsq_linear(
         array_of(matrix), array_of(target), bounds, method, tol, lsmr_maxiter=lsmr_maxiter, **options

@@ -104,19 +104,24 @@ def lsq_linear(
         array_of(matrix), array_of(target), bounds, method, tol, lsmr_maxiter=lsmr_maxiter, **options
     )
     if is_grad_enabled() and any(one.requires_grad for one in (matrix, target, lower, upper)):
-        low, high = array_of(lower), array_of(upper)
-        # SciPy's mask leaves out what it has stopped next to a bound, and its x is not exactly that of the formula.
-        is_free = free_elements(found.x, low, high)
-        mask = found.active_mask == 0
-        is_low = np.abs(found.x - low) <= np.abs(high - found.x)
-        fixed = np.where(is_low, lower, upper) if lower.requires_grad or upper.requires_grad else found.x
-        formula = _with_free(matrix, target, fixed, mask if is_free is None else mask & is_free)
+        formula = _solution(found, matrix, target, lower, upper)
         found.x = found.x + (formula - formula.detach())
         found.fun = matrix @ found.x - target
         found.cost = np.sum(found.fun**2) / 2
     else:
         found.x, found.fun, found.cost = asarray(found.x), asarray(found.fun), asarray(float(found.cost))
     return found
+
+
+def _solution(found: Any, matrix: Any, target: Any, lower: Any, upper: Any) -> Any:
+    """Return the x of SciPy's result as a function of the problem: numbers that are nearly its own, with a history."""
+    low, high = array_of(lower), array_of(upper)
+    # SciPy's mask leaves out what it has stopped next to a bound, and its x is not exactly that of the formula.
+    is_free = free_elements(found.x, low, high)
+    mask = found.active_mask == 0
+    is_low = np.abs(found.x - low) <= np.abs(high - found.x)
+    fixed = np.where(is_low, lower, upper) if lower.requires_grad or upper.requires_grad else found.x
+    return _with_free(matrix, target, fixed, mask if is_free is None else mask & is_free)
 
 
 def _with_free(matrix: Any, target: Any, x: Any, is_free: Any) -> Any:

@@ -91,17 +91,10 @@ def lsq_linear(
         ([2.5, 0.5], -1.0)
     """
     matrix, target = floating(A), floating(b)
-    is_object = isinstance(bounds, optimize.Bounds)
-    if not is_object and len(bounds) != 2:
-        raise ValueError(
-            f"scipy.optimize.lsq_linear takes as bounds a lower and an upper one, not {len(bounds)} of them"
-        )
-    lower, upper = map(floating, (bounds.lb, bounds.ub) if is_object else bounds)
-    ends = array_of(lower), array_of(upper)
-    bounds = optimize.Bounds(*ends) if is_object else ends
+    lower, upper, plain = _ends(bounds)
     options = {"lsq_solver": lsq_solver, "lsmr_tol": lsmr_tol, "max_iter": max_iter, "verbose": verbose}
     found = optimize.lsq_linear(
-        array_of(matrix), array_of(target), bounds, method, tol, lsmr_maxiter=lsmr_maxiter, **options
+        array_of(matrix), array_of(target), plain, method, tol, lsmr_maxiter=lsmr_maxiter, **options
     )
     if is_grad_enabled() and any(one.requires_grad for one in (matrix, target, lower, upper)):
         formula = _solution(found, matrix, target, lower, upper)
@@ -111,6 +104,16 @@ def lsq_linear(
     else:
         found.x, found.fun, found.cost = asarray(found.x), asarray(found.fun), asarray(float(found.cost))
     return found
+
+
+def _ends(bounds: Any) -> tuple[Any, Any, Any]:
+    """Return both bounds with their history, and what SciPy takes."""
+    is_object = isinstance(bounds, optimize.Bounds)
+    if not is_object and len(bounds) != 2:
+        raise ValueError(f"scipy.optimize.lsq_linear takes as bounds a lower and an upper one, not {len(bounds)}")
+    lower, upper = map(floating, (bounds.lb, bounds.ub) if is_object else bounds)
+    ends = array_of(lower), array_of(upper)
+    return lower, upper, optimize.Bounds(*ends) if is_object else ends
 
 
 def _solution(found: Any, matrix: Any, target: Any, lower: Any, upper: Any) -> Any:

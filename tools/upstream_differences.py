@@ -207,6 +207,42 @@ DIFFERENCES = (
         "gradients of `multivariate_normal.cdf` by its covariance",
         "they are symmetric, as the covariance is; SciPy reads one triangle",
     ),
+    Difference(
+        r"scipy\.stats\.multivariate_\w+(\(\))?\.\w+",
+        "wrong-gradient",
+        "gradients of other distributions of several variables by their covariance or shape",
+        "they are symmetric, as these are; SciPy reads one triangle",
+    ),
+    Difference(
+        r"scipy\.stats\.multivariate_normal(\(\))?\.\w+",
+        "raised",
+        "densities of `multivariate_normal` by a singular covariance that requires grad",
+        "its pseudo-determinant jumps: there is no derivative",
+    ),
+    Difference(
+        r"scipy\.stats\.\w+\.rvs",
+        "wrong-gradient",
+        "gradients of draws by shapes",
+        "draws move as quantiles do; SciPy's may be made by rejection",
+    ),
+    Difference(
+        r"scipy\.stats\.(binom|hypergeom)\.\w+",
+        "missing-gradient",
+        "gradients by numbers of outcomes, trials and draws",
+        "they are whole, and have no derivative",
+    ),
+    Difference(
+        r"scipy\.stats\.((betaprime|burr|f|johnsonsu|kappa3|truncpareto)(\(\))?\.entropy|binom\.logsf)",
+        "value|not-raised",
+        "entropies of some families at extreme shapes, `binom.logsf`",
+        "SciPy's integrals miss most of the density, or overflow, and differences from 1 lose digits",
+    ),
+    Difference(
+        r"scipy\.stats\.\w+(\(\))?\.(pdf|logpdf|[cs]f|log[cs]f|ppf|isf)",
+        "dtype",
+        "distributions without shapes, of numbers in single precision",
+        "they stay in single precision, as everywhere",
+    ),
     Difference(r"scipy\.optimize\.\w+", "dtype", "dtypes in `scipy.optimize`", "searches are in double precision"),
     Difference(
         r"scipy\.optimize\.\w+",

@@ -80,6 +80,15 @@ def test_the_gradient_of_the_distance_of_points_that_coincide_is_zero(metric: st
     assert np.array_equal(x.grad.numpy(), [[0.0, 0.0]])
 
 
+@pytest.mark.parametrize("w", [None, [1.0, 2.0, 0.5]])
+def test_minkowskis_distance_of_order_two_is_euclids_to_second_order_where_coordinates_are_the_same(w: Any) -> None:
+    x, y = ag.tensor([1.0, 2.0, 3.0]), ag.tensor([1.0, 1.0, 5.0])
+
+    found = sync.hessian(lambda x: distance.minkowski(x, y, 2, w), x)
+    assert found[0, 0].item() > 0
+    np.testing.assert_allclose(found, sync.hessian(lambda x: distance.euclidean(x, y, w), x))
+
+
 def test_close_points_far_from_the_origin_keep_their_digits() -> None:
     x = ag.tensor([[1e8, 1e8]], requires_grad=True)
 

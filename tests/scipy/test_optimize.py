@@ -85,6 +85,7 @@ SOLUTIONS: dict[str, Any] = {
     "nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[0],
     "distance of nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[1],
     "lsq_linear": lambda a: optimize.lsq_linear(_MATRIX * a[0], _TARGET * a[1], ([-1, 0.1, -1], 1)).x,
+    "lsq_linear by bounds": lambda a: optimize.lsq_linear(_MATRIX, _TARGET, ([-1, 0.1 * a[0], -1], 0.9 * a[1])).x,
     "fixed point": lambda a: optimize.fixed_point(lambda x, a: np.sqrt(a + x), [1.0, 1.0], (a,), xtol=1e-14),
 }
 
@@ -283,6 +284,18 @@ def test_linear_least_squares_are_scipys() -> None:
     found = [library.lsq_linear(_MATRIX, _TARGET, bounds) for library in (optimize, scipy.optimize)]  # type: ignore[attr-defined]
     np.testing.assert_array_equal(found[0].x.numpy(), found[1].x)
     assert found[0].cost.item() == found[1].cost
+
+
+def test_a_solution_moves_with_the_bound_that_it_has_reached() -> None:
+    lowest = leaf(np.array([0.0, -9.0]))
+    found = optimize.lsq_linear([[1.0, 1.0], [0.0, 1.0]], [-1.0, 1.0], (lowest, [9.0, 9.0]))
+    (grad,) = sync.grad(found.x[1] + 0.0, [lowest])
+
+    # Of x0 = 0, which would be less, x1 is (b0 - x0 + b1) / 2.
+    np.testing.assert_allclose(found.x.detach(), [0.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(grad, [-0.5, 0.0])
+    with pytest.raises(ValueError, match="a lower and an upper one, not 3"):
+        optimize.lsq_linear([[1.0]], [1.0], (0.0, 1.0, 2.0))
 
 
 @pytest.mark.parametrize("name", ["bisect", "brenth", "brentq", "ridder", "toms748"])

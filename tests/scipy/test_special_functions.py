@@ -535,6 +535,37 @@ def test_derivatives_of_wrights_function_are_there_where_a_gamma_function_overfl
     np.testing.assert_allclose(second.item(), -scipy.special.polygamma(1, 100.0), rtol=1e-7)
 
 
+@pytest.mark.skipif(not hasattr(scipy.special, "log_wright_bessel"), reason="SciPy has it from 1.14 on")
+@pytest.mark.parametrize("point", [(8e-5, 1.0, 1e50), (0.5, 3.0, 1e20)])
+def test_slopes_of_wrights_function_are_there_where_its_logarithm_has_no_digits_left(point: tuple[float, ...]) -> None:
+    leaves = [ag.tensor(number, requires_grad=True) for number in point]
+    by_a, by_b, by_x = sync.grad(scipy.special.log_wright_bessel(*leaves), leaves)
+    a, _, x = point
+
+    def difference(place: int) -> Any:
+        step = 1e-4 * point[place]
+        ends = ([one + (sign * step if index == place else 0) for index, one in enumerate(point)] for sign in (1, -1))
+        high, low = (scipy.special.log_wright_bessel(*end) for end in ends)
+        return (high - low) / (2 * step)
+
+    np.testing.assert_allclose([by_a.item(), by_x.item()], [difference(0), difference(2)], rtol=1e-6)
+    # It falls by b as the logarithm of (a * x)**(1 / (1 + a)) does.
+    np.testing.assert_allclose(by_b.item(), -np.log(a * x) / (1 + a), rtol=1e-9)
+
+
+@pytest.mark.skipif(not hasattr(special, "assoc_legendre_p"), reason="SciPy has it from 1.15 on")
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_legendre_polynomial_has_derivatives_at_both_ends(norm: bool) -> None:
+    ends = np.array([-1.0, 1.0])
+    z = ag.tensor(ends, requires_grad=True)
+    (slope,) = sync.grad(special.assoc_legendre_p(3, 0, z, norm=norm).sum(), [z], create_graph=True)
+    (second,) = sync.grad(slope.sum(), [z])
+    factor = np.sqrt(3.5) if norm else 1.0
+
+    np.testing.assert_allclose(slope.detach(), factor * np.array([6.0, 6.0]))
+    np.testing.assert_allclose(second, factor * 15 * ends)
+
+
 def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None:
     y = ag.tensor([-np.inf, 0.0, 0.75], requires_grad=True)
 

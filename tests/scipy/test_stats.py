@@ -641,6 +641,10 @@ _EXTREME: list[tuple[str, tuple[float, ...]]] = [
     ("beta", (1e10, 1e10 + 20)),
     ("beta", (1e50, 1e50)),
     ("beta", (2.0, 1e12)),
+    ("chi", (1e15,)),
+    ("nakagami", (1e100,)),
+    ("loggamma", (1e30,)),
+    ("gengamma", (1e30, 2.5)),
 ]
 
 
@@ -649,6 +653,14 @@ def test_an_entropy_keeps_its_digits_for_great_shapes(name: str, shapes: tuple[f
     found = getattr(stats, name).entropy(*shapes)
 
     np.testing.assert_allclose(found.item(), getattr(scipy.stats, name).entropy(*shapes), rtol=1e-11)
+
+
+def test_the_entropy_of_a_steep_skew_normal_distribution_has_a_derivative() -> None:
+    a = ag.tensor(1000.0, requires_grad=True)
+
+    (slope,) = sync.grad(stats.skewnorm.entropy(a), [a])
+    difference = stats.skewnorm.entropy(1010.0) - stats.skewnorm.entropy(990.0)
+    np.testing.assert_allclose(slope.item(), difference.item() / 20, rtol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,24 @@ def test_the_entropy_of_shares_of_which_one_is_nothing_is_scipys() -> None:
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
     with pytest.raises((ArgumentError, ValueError), match=message):
         call()
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 2), (2, 0)])
+@pytest.mark.parametrize("name", ["entropy", "iqr", "trim_mean", "zscore"])
+def test_a_summary_of_nothing_is_scipys(name: str, shape: tuple[int, ...]) -> None:
+    options: dict[str, Any] = {"axis": 0, **({"proportiontocut": 0.1} if name == "trim_mean" else {})}
+    with warnings.catch_warnings(action="ignore"):
+        expected = getattr(scipy.stats, name)(np.zeros(shape), **options)
+
+    np.testing.assert_array_equal(getattr(stats, name)(ag.tensor(np.zeros(shape)), **options), expected)
+
+
+@pytest.mark.parametrize("name", ["trim_mean", "zscore"])
+def test_an_axis_that_is_none_is_refused(name: str) -> None:
+    options = {"proportiontocut": 0.1} if name == "trim_mean" else {}
+
+    with pytest.raises(ValueError, match="out of bounds"):
+        getattr(stats, name)(_DATA, axis=2, **options)
 
 
 def test_a_harmonic_mean_beside_a_0_has_derivatives() -> None:

@@ -11,7 +11,7 @@ from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import array_of
-from .constraints import free_elements, plain_bounds
+from .constraints import free_elements
 
 __all__ = ["lsq_linear", "nnls"]
 
@@ -63,7 +63,7 @@ def lsq_linear(
 ) -> Any:
     """Return SciPy's result for the x between bounds for which `A @ x` is nearest to `b`.
 
-    `x`, `fun` and `cost` are differentiable by `A` and `b`. Elements of `x` at a bound have no derivative.
+    `x`, `fun` and `cost` are differentiable by `A`, `b` and the bounds. Elements of `x` at a bound move with it alone.
 
     Args:
         A: a matrix.
@@ -78,22 +78,26 @@ def lsq_linear(
         lsmr_maxiter: as SciPy's.
 
     Raises:
-        ArgumentError: a bound requires grad.
+        ValueError: `bounds` are not a pair.
 
     Source: scipy.optimize.lsq_linear.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad.scipy import optimize
+        >>> highest = ag.tensor(0.5, requires_grad=True)
+        >>> found = optimize.lsq_linear([[1.0, 1.0], [0.0, 1.0]], [3.0, 1.0], ([0.0, 0.0], [9.0, highest]))
+        >>> found.x.tolist(), ag.sync.grad(found.x[0], highest).item()
+        ([2.5, 0.5], -1.0)
     """
     matrix, target = floating(A), floating(b)
-    bounds = plain_bounds(bounds, "scipy.optimize.lsq_linear")
+    lower, upper, plain = _ends(bounds)
     options = {"lsq_solver": lsq_solver, "lsmr_tol": lsmr_tol, "max_iter": max_iter, "verbose": verbose}
     found = optimize.lsq_linear(
-        array_of(matrix), array_of(target), bounds, method, tol, lsmr_maxiter=lsmr_maxiter, **options
+        array_of(matrix), array_of(target), plain, method, tol, lsmr_maxiter=lsmr_maxiter, **options
     )
-    if is_grad_enabled() and (matrix.requires_grad or target.requires_grad):
-        ends = (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
-        # SciPy's mask leaves out what it has stopped next to a bound, and its x is not exactly that of the formula.
-        is_free = free_elements(found.x, *map(array_of, ends))
-        mask = found.active_mask == 0
-        formula = _with_free(matrix, target, found.x, mask if is_free is None else mask & is_free)
+    if is_grad_enabled() and any(one.requires_grad for one in (matrix, target, lower, upper)):
+        formula = _solution(found, matrix, target, lower, upper)
         found.x = found.x + (formula - formula.detach())
         found.fun = matrix @ found.x - target
         found.cost = np.sum(found.fun**2) / 2
@@ -102,8 +106,29 @@ def lsq_linear(
     return found
 
 
+def _ends(bounds: Any) -> tuple[Any, Any, Any]:
+    """Return both bounds with their history, and what SciPy takes."""
+    is_object = isinstance(bounds, optimize.Bounds)
+    if not is_object and len(bounds) != 2:
+        raise ValueError(f"scipy.optimize.lsq_linear takes as bounds a lower and an upper one, not {len(bounds)}")
+    lower, upper = map(floating, (bounds.lb, bounds.ub) if is_object else bounds)
+    ends = array_of(lower), array_of(upper)
+    return lower, upper, optimize.Bounds(*ends) if is_object else ends
+
+
+def _solution(found: Any, matrix: Any, target: Any, lower: Any, upper: Any) -> Any:
+    """Return the x of SciPy's result as a function of the problem: numbers that are nearly its own, with a history."""
+    low, high = array_of(lower), array_of(upper)
+    # SciPy's mask leaves out what it has stopped next to a bound, and its x is not exactly that of the formula.
+    is_free = free_elements(found.x, low, high)
+    mask = found.active_mask == 0
+    is_low = np.abs(found.x - low) <= np.abs(high - found.x)
+    fixed = np.where(is_low, lower, upper) if lower.requires_grad or upper.requires_grad else found.x
+    return _with_free(matrix, target, fixed, mask if is_free is None else mask & is_free)
+
+
 def _with_free(matrix: Any, target: Any, x: Any, is_free: Any) -> Any:
-    """Return x as the function of a matrix and a right-hand side that its free elements are."""
+    """Return x as the function of a matrix, a right-hand side and its fixed elements that its free elements are."""
     (free,) = np.nonzero(is_free)
     fixed = np.where(is_free, 0.0, x)
     if not free.size:

@@ -409,7 +409,9 @@ def _frequencies(b: Any, a: Any, worN: Any, **options: Any) -> Any:
     """Return frequencies: those that are given, which keep their history, or SciPy's."""
     is_count = worN is None or (np.ndim(raw(worN)) == 0 and np.asarray(raw(worN)).dtype.kind in "iu")
     if not is_count:
-        return np.atleast_1d(floating(worN))
+        # As SciPy has it: frequencies are as wide as the coefficients, and of a complex number the real part counts.
+        given = worN.real if isinstance(worN, complex) else worN
+        return np.atleast_1d(floating(given).astype(np.result_type(b.dtype, a.dtype), copy=False))
     ones = (np.ones(1, np.result_type(raw(one).dtype, np.float32)) for one in (b, a))
     options["fs"] = float(raw(asarray(options["fs"])))
     return signal.freqz(*ones, None if worN is None else int(np.asarray(raw(worN))), **options)[0]
@@ -417,7 +419,7 @@ def _frequencies(b: Any, a: Any, worN: Any, **options: Any) -> Any:
 
 def _response(b: Any, a: Any, frequencies: Any, fs: float) -> Any:
     """Return the quotient of two polynomials, whose coefficients stand along the first axis, at frequencies."""
-    angles = frequencies.astype(float) * (2 * np.pi / fs)
+    angles = frequencies.astype(np.result_type(frequencies.dtype, np.float64)) * (2 * np.pi / fs)
     dtype = np.result_type(frequencies.dtype, np.complex64)
     if b.ndim > 1 or a.ndim > 1:
         delay = np.exp(-1j * angles).astype(dtype)

@@ -157,7 +157,13 @@ def associated_derivative(z: Any, n: Any, m: Any, branch_cut: Any, norm: bool, o
 def _(g: Any, z: Array, n: Any, m: Any, branch_cut: Any, norm: bool, order: int) -> Array:
     if order == 3:
         raise MissingDerivativeError("scipy.special.assoc_legendre_p has derivatives up to the third order")
-    return g * associated_derivative.call(z, n, m, branch_cut, norm, order + 1)
+    is_end = (np.abs(raw(z)) == 1) & (np.asarray(m) == 0)
+    if z.dtype.kind == "c" or not np.any(is_end):
+        return g * associated_derivative.call(z, n, m, branch_cut, norm, order + 1)
+    # SciPy's derivatives at -1 have the signs of those at 1, and those at both do not know of `norm`.
+    slope = associated_derivative.call(np.where(is_end, 0.0, z), n, m, branch_cut, norm, order + 1)
+    factor = np.sqrt(np.asarray(n) + 0.5) if norm else 1.0
+    return g * np.where(is_end, factor * legendre_derivative.call(z, n, order + 1), slope)
 
 
 def assoc_legendre_p(n: Any, m: Any, z: Any, *, branch_cut: Any = 2, norm: bool = False, diff_n: int = 0) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -277,14 +278,53 @@ def _doubles(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any]:
     return double(a), double(b), double(x)
 
 
+def _where_far(far: Callable[[Any, Any, Any], Any], near: Any, a: Any, b: Any, x: Any, out: Any) -> Any:
+    """Return a slope of the logarithm by its asymptotic series where a difference of logarithms has no digits left.
+
+    There it is (1 / 2 - b) * log(z) + (1 + 1 / a) * z - log(2 * pi * (1 + a)) / 2, with z = (a * x)**(1 / (1 + a)), as
+    E. M. Wright found in 1935.
+
+    Args:
+        far: takes a, b and z, and returns the slope.
+        near: the slope elsewhere.
+        a: the first argument.
+        b: the second argument.
+        x: the third argument.
+        out: the logarithm.
+    """
+    is_far = (raw(out) > 1e9) & (raw(a) > 0) & np.isfinite(raw(x))
+    if not np.any(is_far):
+        return near
+    a, b, x = (np.where(is_far, one, 1.0) for one in _doubles(a, b, x))
+    z = (a * x) ** (1 / (1 + a))
+    is_far = is_far & (raw(z) > 1e6 * np.square(1 + raw(a) + raw(b)))
+    return np.where(is_far, far(a, b, z), near)
+
+
+def _far_by_a(a: Any, b: Any, z: Any) -> Any:
+    return ((0.5 - b) * (1 / a - np.log(z)) - 0.5) / (1 + a) - z * np.log(z) / a
+
+
 # SciPy has it from 1.14 on.
 if hasattr(special, "log_wright_bessel"):
     log_wright_bessel = differentiable(
         special.log_wright_bessel,
         "a b x",
-        a=lambda g, a, b, x, out: g * (x * _wright_by_b(*_doubles(a, a + b, x), out)),
-        b=lambda g, a, b, x, out: g * _wright_by_b(*_doubles(a, b, x), out),
-        x=lambda g, a, b, x, out: g * np.exp(_log_wright(*_doubles(a, a + b, x)) - out),
+        a=lambda g, a, b, x, out: (
+            g * _where_far(_far_by_a, x * _wright_by_b(*_doubles(a, a + b, x), out), a, b, x, out)
+        ),
+        b=lambda g, a, b, x, out: (
+            g * _where_far(lambda a, b, z: -np.log(z), _wright_by_b(*_doubles(a, b, x), out), a, b, x, out)
+        ),
+        x=lambda g, a, b, x, out: (
+            g
+            * _where_far(
+                # For z / (a * x) is z**-a.
+                lambda a, b, z: z**-a + (0.5 - b) * a * z ** (-1 - a) / (1 + a),
+                np.exp(_log_wright(*_doubles(a, a + b, x)) - out),
+                *(a, b, x, out),
+            )
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from ...core.arrays.values import raw
 from ..special.gamma_functions import polygamma
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
-from .gamma_and_beta import gamma
+from .gamma_and_beta import gamma, gamma_entropy
 from .normal import norm
 from .supports import OnLine, bounded_exp, not_below_numbers
 from .transforming import LINE, SameVariable, Transformed, WithPowers
@@ -99,7 +99,7 @@ class GeneralizedGamma(WithPowers):
         return special.poch(a, order / c)
 
     def _entropy(self, a: Any, c: Any) -> Any:
-        return a * (1 - special.digamma(a)) + special.digamma(a) / c + special.gammaln(a) - np.log(np.abs(c))
+        return gamma_entropy(a) + (1 / c - 1) * special.digamma(a) - np.log(np.abs(c))
 
 
 class _RootOfGamma(WithPowers):
@@ -128,8 +128,7 @@ class _RootOfGamma(WithPowers):
 
     def _entropy(self, *shapes: Any) -> Any:
         (a,) = self._base_shapes(*shapes)
-        start = a - math.log(2) - 0.5 * np.log(self._factor(*shapes))
-        return start + special.gammaln(a) - (a - 0.5) * special.digamma(a)
+        return gamma_entropy(a) - 0.5 * (special.digamma(a) + np.log(self._factor(*shapes))) - math.log(2)
 
 
 @final
@@ -243,7 +242,7 @@ class LogGamma(Transformed):
         return polygamma(2, c) / variance**1.5, polygamma(3, c) / np.square(variance)
 
     def _entropy(self, c: Any) -> Any:
-        return special.gammaln(c) - c * special.digamma(c) + c
+        return gamma_entropy(c) - special.digamma(c)
 
 
 #: Below it twice the inverse of a number may overflow.

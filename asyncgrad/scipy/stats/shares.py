@@ -23,6 +23,9 @@ __all__ = ["divergence_of_shares", "entropy_of_shares"]
 def _scaled(p: Any, axis: Any) -> tuple[Any, Any]:
     """Return shares divided by their sum, as a number that does not vary, and the sum of these."""
     p = single(p)
+    if not p.size:
+        # As SciPy has it, the entropy of no shares is 0.
+        return p, 1.0 + np.sum(p, axis, keepdims=True)
     p = p / np.sum(raw(p), axis, keepdims=True)
     return p, np.sum(p, axis, keepdims=True)
 

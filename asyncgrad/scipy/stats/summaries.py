@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ...core.arrays.axes import kept_shape, reduced_axes
 from ...core.arrays.values import raw
@@ -197,6 +198,10 @@ def zscore(a: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propa
     a = _without_nan("zscore", a, nan_policy)
     if nan_policy == "omit" and np.any(np.isnan(raw(a))):
         return _score(a, a, axis, ddof)
+    if axis is not None:
+        normalize_axis_index(axis, a.ndim)
+    if not a.size:
+        return a * 1.0
     is_equal = (raw(a) == raw(a).take([0], axis) if axis is not None else raw(a) == raw(a).flat[0]).all(
         axis, keepdims=True
     )
@@ -400,6 +405,8 @@ def iqr(
     """
     x = _data(x)
     scale = _scale("iqr", scale, 2 * _THIRD_QUARTILE)
+    if not x.size:
+        return np.nan * np.sum(x, axis, keepdims=keepdims)
     low, high = (np.percentile(x, one, axis, method=interpolation, keepdims=keepdims) for one in sorted(rng))  # type: ignore[call-overload]
     return (high - low) / scale
 
@@ -454,10 +461,12 @@ def trim_mean(
     if axis is None:
         a, axis, shape = a.reshape((-1,)), 0, (1,) * ndim
     else:
-        axis %= ndim
+        axis = normalize_axis_index(axis, ndim)
         shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
     count = a.shape[axis]
     cut = int(proportiontocut * count)
+    if not count:
+        return np.nan * np.sum(a, axis, keepdims=keepdims)
     if cut >= count - cut:
         raise ValueError(f"scipy.stats.trim_mean takes a proportiontocut below 0.5, not {proportiontocut}")
     kept = np.sort(a, axis)[(slice(None),) * axis + (slice(cut, count - cut),)]

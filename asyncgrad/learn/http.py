@@ -54,7 +54,7 @@ T = TypeVar("T")
 #: nginx's status for a connection that the client has closed; nobody receives it.
 CLIENT_CLOSED_REQUEST = 499
 
-#: The seconds of work after which its client is watched. Most predictions are done by then, and are spared a task, which
+#: The seconds of work after which its client is watched. Most predictions are done by then, and spared a task, which
 #: takes a tenth of their time.
 WATCHED_AFTER = 0.01
 

@@ -492,7 +492,7 @@ async def test_a_learner_that_comes_back_after_a_promotion_acknowledges_nothing(
         with pytest.raises(JournalError, match="taken over"):
             await learner.set_options(lr=0.5)
         with pytest.raises(OSError, match="taken over"):
-            await learner.checkpoint("its own")
+            await learner.checkpoint("another")
         with pytest.raises(OSError, match="taken over"):
             await learner.forget("both")
         await learner.__aexit__(None, None, None)

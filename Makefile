@@ -88,11 +88,13 @@ dist: $(VENV)/.release
 publish: $(VENV)/.release
 	$(BIN)/uv publish --trusted-publishing always dist/*
 
-# check-jsonschema knows what a workflow may say, and zizmor what it had better not.
+# check-jsonschema knows what a workflow and a citation may say, and zizmor what it had better not.
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema custom.github-workflows-require-timeout .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
 	$(BIN)/zizmor --offline --quiet --no-progress .
 
 types: $(VENV)/.dev

@@ -7,8 +7,9 @@
 Both services run the whole time, each of its own processes of uvicorn, and rounds take turns. Each follower has a
 listening socket of its own on the one port (SO_REUSEPORT), and the kernel deals connections out among them; of workers
 with a socket in common (`--shared`), one may take most of those that come at once. The client is in this process and
-takes its share of the cores, so it parses as little as it can. At the end, each follower must answer as the learner
-does.
+takes its share of the cores, so it is a loop around epoll that looks at the ends of an answer alone. What a prediction
+takes of a processor, at the service and at the client, is told beside the rates, which depend on what else the cores
+do. It runs on Linux. At the end, each follower must answer as the learner does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import signal
 import socket
 import sys
@@ -87,108 +89,126 @@ def follower_app() -> Starlette:
 
 
 class Round(NamedTuple):
-    """How many requests were answered in how many seconds, and the seconds of each."""
+    """How many requests were answered in how many seconds, the seconds of each, and those of the client's processor."""
 
     requests: int
     seconds: float
     latencies: list[float]
+    of_client: float
 
 
 @final
-class _Client(asyncio.Protocol):
-    """Asks again as soon as it is answered, until all of a round is asked."""
+class _Connection:
+    """A connection that asks again as soon as it is answered.
 
-    def __init__(self, request: bytes, load: Load) -> None:
-        self._request, self._load, self._received, self._asked_at = request, load, b"", 0.0
+    Args:
+        port: of the service.
+        request: what is asked.
+    """
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        self._ask()
+    __slots__ = ("_asked_at", "_received", "_request", "socket")
 
-    def data_received(self, data: bytes) -> None:
+    def __init__(self, port: int, request: bytes) -> None:
+        self.socket: socket.socket = socket.create_connection(("127.0.0.1", port), timeout=60.0)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+        self._request, self._received, self._asked_at = request, b"", 0.0
+
+    def ask(self) -> None:
+        """Send the request."""
+        self._asked_at = time.perf_counter()
+        self.socket.sendall(self._request)
+
+    def latency(self) -> float | None:
+        """Read what has come; return the seconds since the request once the answer is whole."""
+        data = self.socket.recv(65536)
+        if not data:
+            raise RuntimeError("the service has closed a connection")
         self._received += data
-        head, end, body = self._received.partition(b"\r\n\r\n")
-        if not end or len(body) < int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]):
-            return
-        if not head.startswith(b"HTTP/1.1 200"):
-            self._load.failed(RuntimeError(f"the service answers: {self._received!r}"))
-            return
+        # The answer is one list of numbers, and no header ends as a list does.
+        if not self._received.endswith(b"]"):
+            return None
+        if not self._received.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"the service answers: {self._received!r}")
         self._received = b""
-        self._load.latencies.append(time.perf_counter() - self._asked_at)
-        self._ask()
+        return time.perf_counter() - self._asked_at
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._load.failed(error or RuntimeError("the service has closed a connection"))
 
-    def _ask(self) -> None:
-        if self._load.left > 0:
-            self._load.left -= 1
-            self._asked_at = time.perf_counter()
-            self._transport.write(self._request)
-        else:
-            self._load.end_if_answered()
+def put(requests: int, port: int, clients: int, question: bytes) -> Round:
+    """Have clients ask a service, each on a connection of its own, until so many requests are answered."""
+    headers = {"host": "127.0.0.1", "content-type": "application/json", "content-length": len(question)}
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    request = f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + question
+    with contextlib.ExitStack() as stack:
+        ready = stack.enter_context(select.epoll())
+        connections = {}
+        for _ in range(min(clients, requests)):
+            one = _Connection(port, request)
+            stack.callback(one.socket.close)
+            connections[one.socket.fileno()] = one
+            ready.register(one.socket, select.EPOLLIN)
+        latencies: list[float] = []
+        began, processor = time.perf_counter(), time.thread_time()
+        for one in connections.values():
+            one.ask()
+        left = requests - len(connections)
+        while len(latencies) < requests:
+            for descriptor, _ in ready.poll():
+                one = connections[descriptor]
+                if (seconds := one.latency()) is not None:
+                    latencies.append(seconds)
+                    if left:
+                        left -= 1
+                        one.ask()
+        return Round(requests, time.perf_counter() - began, latencies, time.thread_time() - processor)
 
 
 @final
-class Load:
-    """The requests of one round."""
+class Service:
+    """A service that runs.
 
-    def __init__(self, requests: int) -> None:
-        self.left = self._requests = requests
-        self.latencies: list[float] = []
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    Args:
+        port: where it listens.
+        processes: the ids of its processes, which may have children.
+    """
 
-    def failed(self, error: BaseException) -> None:
-        """End the round with an error, if it goes on still."""
-        if not self._ended.done():
-            self._ended.set_exception(error)
+    def __init__(self, port: int, processes: Sequence[int]) -> None:
+        self.port, self._processes = port, processes
 
-    def end_if_answered(self) -> None:
-        """End the round if nothing is under way."""
-        if len(self.latencies) == self._requests and not self._ended.done():
-            self._ended.set_result(None)
+    def seconds(self) -> float:
+        """Return the seconds that its processes have had of a processor, since they began."""
+        return sum(map(_seconds, self._processes))
 
-    async def put(self, port: int, clients: int, question: bytes) -> Round:
-        """Have clients ask a service, each on a connection of its own."""
-        headers = {"host": "127.0.0.1", "content-type": "application/json", "content-length": len(question)}
-        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        request = f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + question
-        loop = asyncio.get_running_loop()
-        began = time.perf_counter()
-        made = [loop.create_connection(lambda: _Client(request, self), "127.0.0.1", port) for _ in range(clients)]
-        connections = await asyncio.gather(*made)
-        try:
-            await self._ended
-        finally:
-            for transport, _ in connections:
-                transport.abort()
-        return Round(self._requests, time.perf_counter() - began, self.latencies)
+
+def _seconds(process: int) -> float:
+    """Return the seconds of a process, of all of its threads, and of its children."""
+    path = Path("/proc", str(process))
+    fields = (path / "stat").read_text().rpartition(")")[2].split()
+    children = (path / "task" / str(process) / "children").read_text().split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(_seconds(int(one)) for one in children)
 
 
 @contextlib.asynccontextmanager
 async def service(
     name: str, processes: int, environment: dict[str, str], is_shared: bool = False
-) -> AsyncIterator[int]:
-    """Run a service of this file by uvicorn, each process with a socket of its own, or all with one; give its port."""
+) -> AsyncIterator[Service]:
+    """Run a service of this file by uvicorn, each process with a socket of its own, or all with one."""
     async with contextlib.AsyncExitStack() as stack:
-        port = 0
+        port, ids = 0, []
         for _ in range(1 if is_shared else processes):
             listener = socket.create_server(("127.0.0.1", port), backlog=1024, reuse_port=True)
             stack.enter_context(listener)
             port = listener.getsockname()[1]
             workers = processes if is_shared else 1
-            await stack.enter_async_context(_running(name, listener, workers, environment))
+            ids.append(await stack.enter_async_context(_running(name, listener, workers, environment)))
         # The socket takes connections from the beginning; the first answer comes once the model is there.
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60.0, trust_env=False) as client:
             for _ in range(10 * processes):
                 (await client.get("/health/live", headers={"connection": "close"})).raise_for_status()
-        yield port
+        yield Service(port, ids)
 
 
 @contextlib.asynccontextmanager
-async def _running(
-    name: str, listener: socket.socket, workers: int, environment: dict[str, str]
-) -> AsyncIterator[None]:
+async def _running(name: str, listener: socket.socket, workers: int, environment: dict[str, str]) -> AsyncIterator[int]:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     options = ["--factory", "--fd", str(listener.fileno()), "--workers", str(workers), "--log-level", "warning"]
     command = [sys.executable, "-m", "uvicorn", f"benchmarks.followers:{name}", *options]
@@ -196,7 +216,7 @@ async def _running(
         *command, env=environment, cwd=ROOT, pass_fds=[listener.fileno()], start_new_session=True
     )
     try:
-        yield
+        yield process.pid
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -239,28 +259,37 @@ async def main(options: argparse.Namespace) -> None:
             service("learner_app", 1, environment) as learner,
             service("follower_app", options.followers, environment, options.shared) as followers,
         ):
-            rounds: dict[int, list[Round]] = {learner: [], followers: []}
-            teacher = asyncio.create_task(teach(learner, options.teach)) if options.teach else None
+            rounds: dict[Service, list[Round]] = {learner: [], followers: []}
+            used = dict.fromkeys(rounds, 0.0)
+            teacher = asyncio.create_task(teach(learner.port, options.teach)) if options.teach else None
             for number in range(options.rounds + 1):
-                for port, found in rounds.items():
-                    one = await Load(options.requests).put(port, options.clients, question)
+                for one, found in rounds.items():
+                    before = one.seconds()
+                    done = await asyncio.to_thread(put, options.requests, one.port, options.clients, question)
                     # The first is for warmth.
-                    found.extend([one] if number else [])
+                    if number:
+                        found.append(done)
+                        used[one] += one.seconds() - before
             if teacher is not None:
                 teacher.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await teacher
-            await check(list(rounds), options.followers, question)
-    rates = [_report(name, found) for name, found in zip(("learner", "followers"), rounds.values(), strict=True)]
+            await check([one.port for one in rounds], options.followers, question)
+    rates = [_report(name, rounds[one], used[one]) for name, one in zip(("learner", "followers"), rounds, strict=True)]
     print(f"{options.followers} followers answer {rates[1] / rates[0]:.2f} x as many as the learner alone")
-    print(f"on {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores")
+    print(f"on {len(os.sched_getaffinity(0))} cores")
 
 
-def _report(name: str, rounds: list[Round]) -> float:
-    """Print how a service did; return the median of its requests a second."""
+def _report(name: str, rounds: list[Round], used: float) -> float:
+    """Print how a service did, which has used so many seconds; return the median of its requests a second."""
     rate = float(np.median([one.requests / one.seconds for one in rounds]))
     p50, p99 = np.percentile([1000 * each for one in rounds for each in one.latencies], [50, 99])
-    print(f"{name:10} {rate:6.0f} predictions/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+    count = sum(one.requests for one in rounds)
+    own, of_client = 1e6 * used / count, 1e6 * sum(one.of_client for one in rounds) / count
+    print(
+        f"{name:10} {rate:6.0f} predictions/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms; "
+        f"processor time of each: {own:.0f} µs, and {of_client:.0f} µs of the client"
+    )
     return rate
 
 

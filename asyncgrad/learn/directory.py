@@ -331,7 +331,20 @@ class ModelDirectory:
         with self._writing:
             if self._journal is None:
                 raise OSError(f"no version is written: {self.broken or 'the directory was closed'}")
+            self._check_epoch()
             return self.versions.write(name, self.position, state)
+
+    def remove_version(self, name: str) -> None:
+        """Remove a version, which no line of the journal goes back to.
+
+        Raises:
+            OSError: it could not be removed.
+        """
+        with self._writing:
+            if self._journal is None:
+                raise OSError(f"no version is removed: {self.broken or 'the directory was closed'}")
+            self._check_epoch()
+            self.versions.remove(name)
 
     def examples_at(self, position: int) -> list[Any]:
         """Return the examples of a line of this journal, or of the history.

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple, final
 
 from ..core.engine.eager_task import EagerTask, start_task
@@ -38,6 +39,9 @@ __all__ = [
 
 log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
+#: What a detector is shown of larger values, whose squares would overflow: a model that diverges has such losses.
+LARGEST = 1e100
+
 
 class Change(NamedTuple):
     """The means of the values before and after they have changed."""
@@ -56,7 +60,7 @@ class DriftDetector(ABC):
 
     @abstractmethod
     def update(self, value: float) -> Change | None:
-        """Take a finite value; return the change that it shows, if any, after which only later values count."""
+        """Take a value from -1e100 to 1e100; return the change that it shows, if any; then only later ones count."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -135,7 +139,7 @@ class PageHinkley(DriftDetector):
         self._sides = [_Deviation(1), _Deviation(-1)]
 
     def update(self, value: float) -> Change | None:
-        """Take a finite value; return the change that it shows, if any, after which only later values count."""
+        """Take a value from -1e100 to 1e100; return the change that it shows, if any; then only later ones count."""
         self._count += 1
         self._total += value
         mean = self._total / self._count
@@ -216,14 +220,18 @@ class ADWIN(DriftDetector):
         self._rows: list[list[tuple[float, float]]] = [[]]
 
     def update(self, value: float) -> Change | None:
-        """Take a finite value; return the change that it shows, if any, after which only later values count."""
-        self._variance += _apart(1, value, self._count, self._total / max(self._count, 1))
-        self._count += 1
+        """Take a value from -1e100 to 1e100; return the change that it shows, if any; then only later ones count."""
+        self._grow(1, value, 0.0)
         self._seen += 1
-        self._total += value
         self._rows[0].append((value, 0.0))
         self._merge()
         return self._cut() if self._seen % self._clock == 0 else None
+
+    def _grow(self, size: int, total: float, variance: float) -> None:
+        """Add so many values to the sums."""
+        self._variance += variance + _apart(size, total / size, self._count, self._total / max(self._count, 1))
+        self._count += size
+        self._total += total
 
     def _merge(self) -> None:
         """Have no more groups of a size than may be: the two oldest become one of the next size."""
@@ -243,43 +251,47 @@ class ADWIN(DriftDetector):
         while (cut := self._clearest_cut()) is not None:
             older, change = cut
             found = found or change
-            end = self._count - older
-            while self._count > end:
-                self._drop_oldest()
+            self._drop(older)
         return found
+
+    def _drop(self, older: int) -> None:
+        """Drop so many of the oldest values. The sums are made anew: a difference of large ones knows no small ones."""
+        while older > 0:
+            older -= 1 << (len(self._rows) - 1)
+            self._rows[-1].pop(0)
+            while len(self._rows) > 1 and not self._rows[-1]:
+                self._rows.pop()
+        self._count, self._total, self._variance = 0, 0.0, 0.0
+        for size, total, variance in self._groups():
+            self._grow(size, total, variance)
+
+    def _groups(self) -> list[tuple[int, float, float]]:
+        """Return the groups, the oldest first: how many values each has, and their sums of both kinds."""
+        rows = reversed(list(enumerate(self._rows)))
+        return [(1 << level, total, variance) for level, row in rows for total, variance in row]
 
     def _clearest_cut(self) -> tuple[int, Change] | None:
         """Return the number of older values, and the means of both parts, where these differ most by their bound."""
         found, excess = None, 1.0
+        groups = self._groups()
+        newer_totals = list(accumulate(total for _, total, _ in reversed(groups)))[::-1]
         older, older_total = 0, 0.0
-        for level in reversed(range(len(self._rows))):
-            for total, _ in self._rows[level]:
-                older += 1 << level
-                older_total += total
-                newer = self._count - older
-                if min(older, newer) < self._min_count:
-                    continue
-                before, after = older_total / older, (self._total - older_total) / newer
-                if abs(after - before) > excess * self._bound(older, newer):
-                    found = (older, Change(before, after))
-                    excess = abs(after - before) / self._bound(older, newer)
+        for (size, total, _), newer_total in zip(groups, newer_totals[1:], strict=False):
+            older, older_total = older + size, older_total + total
+            newer = self._count - older
+            if min(older, newer) < self._min_count:
+                continue
+            before, after = older_total / older, newer_total / newer
+            if abs(after - before) > excess * self._bound(older, newer):
+                found = (older, Change(before, after))
+                excess = abs(after - before) / self._bound(older, newer)
         return found
 
     def _bound(self, older: int, newer: int) -> float:
         share = 1 / older + 1 / newer
         chance = math.log(2 * math.log(self._count) / self._delta)
-        # Rounding may take the sum of squares below 0.
-        variance = max(self._variance, 0.0) / self._count
+        variance = self._variance / self._count
         return math.sqrt(2 * share * variance * chance) + 2 / 3 * share * chance
-
-    def _drop_oldest(self) -> None:
-        total, variance = self._rows[-1].pop(0)
-        size = 1 << (len(self._rows) - 1)
-        self._count -= size
-        self._total -= total
-        self._variance -= variance + _apart(size, total / size, self._count, self._total / self._count)
-        while len(self._rows) > 1 and not self._rows[-1]:
-            self._rows.pop()
 
     @property
     def window(self) -> tuple[int, float]:
@@ -409,13 +421,23 @@ class Drift:
         found = []
         for value in values:
             self._window.append(value)
-            change = self.detector.update(value)
+            change = self._change_at(value)
             if change is None or (self.of == "loss" and change.after < change.before):
                 continue
             self.drifts += 1
             window = tuple(self._window)
             found.append(DriftEvent(name=self.name, learned=learned, **change._asdict(), window=window, drift=self))
         return found
+
+    def _change_at(self, value: float) -> Change | None:
+        """Show a value to the detector. If it fails, the step was made all the same: it is told, and begins anew."""
+        try:
+            found = self.detector.update(min(max(value, -LARGEST), LARGEST))
+            return None if found is None else Change(*found)
+        except Exception as error:
+            log.error("%s is watched anew, since its detector failed: %r", self.name, error)
+            self.detector.reset()
+            return None
 
     def values(self, loss: float, examples: Sequence[object]) -> list[float]:
         """Return the values of a step; none, and a line in the log, where its function fails."""

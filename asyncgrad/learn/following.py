@@ -117,6 +117,9 @@ class Following:
             self._has_applied = False
         self._position = position = part.position
         self.lag_bytes = part.size - position.offset
+        if not part.data:
+            # So is nearly every look, of which there are twenty in a second.
+            return False
         lines = await asyncio.to_thread(_lines_of, part.data)
         for record, end, checksum in lines.records:
             if record.journal == position.journal:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from ..core.settings.arguments import must_be, number
+from ..core.settings.extras import missing_extra
 from ..errors import ArgumentTypeError
 from .follower import Follower
 from .learner import Learner
@@ -36,10 +37,8 @@ def app_of_health(one: Any, max_lag: Any) -> Callable[..., Awaitable[None]]:
     try:
         applications, routing = import_module("starlette.applications"), import_module("starlette.routing")
         answer = import_module("starlette.responses").JSONResponse
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "health_app() needs Starlette: pip install 'asyncgrad[serve]'", name=error.name
-        ) from error
+    except ImportError as error:
+        raise missing_extra("health_app() needs Starlette", "serve", error=error) from error
 
     async def live(_: Any) -> Any:
         return answer({"live": True})

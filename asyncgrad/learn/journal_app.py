@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from ..core.settings.arguments import must_be, whole_number
+from ..core.settings.extras import missing_extra
 from ..errors import ArgumentError, ArgumentTypeError, LearnerClosedError, ModelDirectoryError
 from .directory import CHECKPOINT, ModelDirectory
 from .journal_reader import CHECKSUM_SIZE, JournalPart, JournalReader, Position
@@ -59,10 +60,8 @@ def app_of_journal(learner: Any, key: Any, max_bytes: Any, max_retained: Any) ->
     try:
         applications, routing = import_module("starlette.applications"), import_module("starlette.routing")
         routes.response = import_module("starlette.responses").Response
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "journal_app() needs Starlette: pip install 'asyncgrad[serve]'", name=error.name
-        ) from error
+    except ImportError as error:
+        raise missing_extra("journal_app() needs Starlette", "serve", error=error) from error
     listed = [
         routing.Route("/lines", routes.lines),
         routing.Route("/checkpoint", routes.checkpoint),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, final
 
 from ..core.settings.arguments import must_be
+from ..core.settings.extras import missing_extra
 from ..errors import ArgumentError, ArgumentTypeError, ModelDirectoryError
 from .checkpoint_file import read_checkpoint
 from .journal_app import GONE, JOURNAL, NOT_FOUND, OFFSET, OK, SIZE, TAG, UNAUTHORIZED
@@ -43,10 +44,8 @@ class UrlSource:
             raise ArgumentTypeError(must_be("key", "a str", key))
         try:
             self._httpx: Any = import_module("httpx")
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "follow() of a URL needs httpx: pip install 'asyncgrad[serve]'", name=error.name
-            ) from error
+        except ImportError as error:
+            raise missing_extra("follow() of a URL needs httpx", "serve", error=error) from error
         self._url, self._headers = url.rstrip("/"), {"authorization": f"Bearer {key}"}
         #: Made when it is needed: it belongs to the event loop.
         self._client: Any = None

@@ -185,7 +185,9 @@ class JournalReader:
 
     def _cuts(self, journal: str | None) -> list[int]:
         """Return the sizes that a disk which took no write has left: what follows them was refused."""
-        sizes = [one.name.rpartition("-")[2] for one in self.path.glob(f"journal.cut-{journal or ''}-*")]
+        beginning = f"journal.cut-{journal or ''}-"
+        with os.scandir(self.path) as entries:
+            sizes = [one.name.rpartition("-")[2] for one in entries if one.name.startswith(beginning)]
         return [int(size) for size in sizes if size.isdecimal()]
 
 

@@ -368,7 +368,7 @@ class RecordedModel:
         # A start must not need it: a line may say that it was gone back to.
         if directory.records and (error := await self.save()) is not None:
             raise error
-        await asyncio.to_thread(directory.versions.remove, name)
+        await asyncio.to_thread(directory.remove_version, name)
 
     def _settings_to_save(self) -> Settings:
         """Return the settings of now; or, if the optimizer could not be loaded with them, those that held last."""

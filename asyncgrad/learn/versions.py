@@ -133,8 +133,9 @@ class VersionFiles:
         return version
 
     def all(self) -> dict[str, Version]:
-        """Return the versions by their names, the oldest first."""
-        return {each.name: each for each in sorted(self._found.values(), key=lambda each: (each.created, each.name))}
+        """Return the versions by their names, the oldest first: by their positions, since a clock may be set back."""
+        ordered = sorted(self._found.values(), key=lambda each: (each.position, each.created, each.name))
+        return {each.name: each for each in ordered}
 
     def find(self, name: str) -> Version:
         """Return a version.

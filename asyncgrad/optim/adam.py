@@ -91,7 +91,7 @@ class _AdamFamily(ElementwiseOptimizer):
         multiply, add, subtract, divide, sqrt = np.multiply, np.add, np.subtract, np.divide, np.sqrt
 
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
-            mean, square = state["exp_avg"], state["exp_avg_sq"]
+            mean, square, largest = state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"] if amsgrad else None
             if is_complex:
                 param, grad, mean, square = map(real_view, (param, grad, mean, square))
             # First, for there may be no memory left, and then this was no step.
@@ -112,7 +112,7 @@ class _AdamFamily(ElementwiseOptimizer):
             multiply(square, decay2, square)
             add(square, multiply(multiply(grad, grad, buffer), share2, buffer), square)
             if amsgrad:
-                largest = real_view(state["max_exp_avg_sq"])
+                largest = real_view(largest)
                 square = np.maximum(largest, square, out=largest)
             # param -= rate * mean / (sqrt(square) / root + eps)
             add(divide(sqrt(square, buffer), root, buffer), eps, buffer)

@@ -226,13 +226,34 @@ class ElementwiseOptimizer(Optimizer):
         states = self.state
         fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in states}
         kind, dtype, device = None, None, None
-        for (param, grad), (data, state) in zip(entries, (places or self._places)(entries, fresh), strict=True):
+        found = (places or self._places)(entries, fresh)
+        for (param, grad), (data, state) in zip(entries, found, strict=True):
             if data.dtype is not dtype or param._device is not device or type(data) is not kind:
                 kind, dtype, device = type(data), data.dtype, param._device
                 self._device = device
                 update = self._updater(data, group)
                 negated = self._scratch(data, 1, "negated") if maximize else None
-            update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), state)
+            gradient = grad if negated is None else np.negative(grad, *negated[data.shape])
+            try:
+                update(data, gradient, state)
+            except KeyError:
+                # An option that needs more state was set since the last step. No update changes anything before it has
+                # all of its state (test_an_option_that_needs_more_state_may_be_set_between_two_steps).
+                given_states = [(param, state)] if places else [(one, self.state[one]) for one, _ in entries]
+                if not self._add_state(given_states, group):
+                    raise
+                update(data, gradient, state)
+
+    def _add_state(self, states: Iterable[tuple[Tensor, dict[str, Any]]], group: Group) -> bool:
+        """Add what states lack by the options of now; tell whether one has lacked anything."""
+        missing = [(state, self._missing_state(param, state, group)) for param, state in states]
+        for state, added in missing:
+            state.update(added)
+        return any(added for _, added in missing)
+
+    def _missing_state(self, param: Tensor, state: Mapping[str, Any], group: Group) -> dict[str, Any]:
+        new = on_device_of(param._data, self._new_state, group)
+        return {name: value for name, value in new.items() if name not in state}
 
     def _update_without_state(self, group: Group, entries: Entries) -> bool:
         """Update the parameters of a group in place, if no state is needed; tell whether that was done.
@@ -280,10 +301,10 @@ class ElementwiseOptimizer(Optimizer):
         return NewValues([[(param, None) for param in params]], self.state, self._spares)
 
     def _check_state(self, number: int, param: Tensor, state: Mapping[str, Any], group: Group) -> None:
-        if missing := [name for name in on_device_of(param._data, self._new_state, group) if name not in state]:
+        if missing := self._missing_state(param, state, group):
             raise ArgumentError(
                 f"the state of parameter {number} in state_dict has {', '.join(map(repr, state))}, but no "
-                f"{missing[0]!r}, which {type(self).__name__} needs: is it that of another optimizer?"
+                f"{next(iter(missing))!r}, which {type(self).__name__} needs: is it that of another optimizer?"
             )
 
     def _scratch(self, like: Any, count: int, use: str = "update") -> Scratch:

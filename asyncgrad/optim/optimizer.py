@@ -443,8 +443,13 @@ class Optimizer(ABC):
         for hook in self._hooks.before_state.snapshot():
             call_plain(hook, "state_dict()", self)
         numbers = {id(param): number for number, param in enumerate(self._params())}
+        groups = {id(param): group for group in self.param_groups for param in group["params"]}
         found: dict[str, Any] = {
-            "state": {numbers[id(param)]: _copy_state(state) for param, state in self.state.items() if state},
+            "state": {
+                numbers[id(param)]: {**_copy_state(state), **self._missing_state(param, state, groups[id(param)])}
+                for param, state in self.state.items()
+                if state
+            },
             "param_groups": [
                 {**group, "params": [numbers[id(param)] for param in group["params"]]} for group in self.param_groups
             ],
@@ -511,6 +516,10 @@ class Optimizer(ABC):
                 loaded[param] = self._load_state(key, param, state)
                 self._check_state(key, param, loaded[param], groups[id(param)])
         self.state, self.param_groups = loaded, merged
+
+    def _missing_state(self, param: Tensor, state: Mapping[str, Any], group: Group) -> dict[str, Any]:
+        """Return what a state lacks by options that were set since the last step, as it is before the first one."""
+        return {}
 
     def _check_state(self, number: int, param: Tensor, state: Mapping[str, Any], group: Group) -> None:
         """Raise an ArgumentError unless a state that was loaded has what a step with the options of `group` needs."""

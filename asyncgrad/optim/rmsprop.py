@@ -97,8 +97,8 @@ class RMSprop(ElementwiseOptimizer):
         multiply, add, subtract, divide, sqrt = np.multiply, np.add, np.subtract, np.divide, np.sqrt
 
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
-            state["step"] += 1
             arrays = [state[name] for name in names]
+            state["step"] += 1
             if is_complex:
                 param, grad, *arrays = map(real_view, (param, grad, *arrays))
             square, *others = arrays

@@ -23,21 +23,25 @@ HOUSE = own_house()
 KINDS = {
     "must_be": (re.compile(r" must be .+, not \{describe\(.*\)\}"), "asyncgrad.core.settings.arguments"),
     "unavailable": (re.compile(r" (is|are) not available on "), "asyncgrad.core.arrays.device_arrays"),
+    "missing_extra": (re.compile(r"^raise .*asyncgrad\["), "asyncgrad.core.settings.extras"),
     "refuse_complex": (re.compile(r" takes? (a )?real .+, not \{.*dtype\}"), "asyncgrad.core.arrays.values"),
 }
+
+#: The nodes that have the words, where a text without values may have them.
+KINDS_OF_NODES = {"missing_extra": ast.Raise}
 
 
 def worded_here(source: Source, kind: str) -> list[str]:
     """Return where a module words a refusal of a kind by itself."""
     words, module = KINDS[kind]
-    found = [line for line, text in formatted(source) if words.search(text)]
+    found = [line for line, text in texts(source, KINDS_OF_NODES.get(kind, ast.JoinedStr)) if words.search(text)]
     return [] if source.module == module else [source.at(line, f"call {module}.{kind}") for line in found]
 
 
 @cache
-def formatted(source: Source) -> list[tuple[int, str]]:
-    """Return the f-strings of a module, each with its line."""
-    return [(node.lineno, ast.unparse(node)) for node in source.nodes if isinstance(node, ast.JoinedStr)]
+def texts(source: Source, kind: type[ast.AST]) -> list[tuple[int, str]]:
+    """Return the nodes of a kind in a module, as they are written, each with its line."""
+    return [(node.lineno, ast.unparse(node)) for node in source.nodes if isinstance(node, kind)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,6 +54,7 @@ def test_a_refusal_is_worded_in_one_place(kind: str):
     [
         ("must_be", 'raise TypeError(f"x must be an int, not {describe(x)}: write 1")'),
         ("unavailable", 'raise TypeError(f"{name} is not available on {device}")'),
+        ("missing_extra", 'raise ImportError("f needs SciPy: pip install asyncgrad[scipy]")'),
         ("refuse_complex", 'raise TypeError(f"{name} takes a real x, not {x.dtype}")'),
     ],
 )

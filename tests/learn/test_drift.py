@@ -243,6 +243,44 @@ async def test_a_function_that_fails_or_never_ends_holds_nothing(caplog):
     assert "the hook of a drift failed, and learning goes on" in caplog.text
 
 
+@pytest.mark.parametrize("make", DETECTORS.values(), ids=DETECTORS)
+async def test_losses_of_a_model_that_diverges_are_a_drift_and_a_killed_process_starts_again(tmp_path, make):
+    learner = await learner_of(tmp_path, Drift(make())).__aenter__()
+    await show(learner, *40 * [0.5], *8 * [1e300])
+    told, learned = learner.statistics().drifts, learner.learned
+    before = learner._recorded.drift.tree()
+    await crash(learner)
+    async with learner_of(tmp_path, Drift(make())) as again:
+        assert again._recorded.drift.tree() == before
+        await show(again, *40 * [0.5])
+
+        assert (told, learned, again.learned) == (1, 48, 88)
+        assert again.statistics().drift[0].mean == pytest.approx(0.5)
+
+
+async def test_an_example_is_learned_though_a_detector_fails_which_is_told(caplog):
+    class Failing(DriftDetector):
+        window = (0, 0.0)
+
+        def update(self, value: float) -> Change | None:
+            raise ZeroDivisionError(value)
+
+        def reset(self) -> None:
+            pass
+
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+        def load_state_dict(self, state_dict: Any) -> None:
+            pass
+
+    async with learner_of(None, Drift(Failing())) as learner:
+        await show(learner, 0.5)
+
+        assert learner.learned == 1
+    assert "loss is watched anew, since its detector failed: ZeroDivisionError(0.5)" in caplog.text
+
+
 async def test_a_function_of_inputs_that_fails_is_told_and_learning_goes_on(caplog):
     async with learner_of(None, Drift(ADWIN(), of=lambda example: example["x"], name="x")) as learner:
         await show(learner, 0.5)

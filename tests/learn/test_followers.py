@@ -478,6 +478,8 @@ async def test_a_learner_that_comes_back_after_a_promotion_acknowledges_nothing(
     learner = new_learner(tmp_path)
     await learner.__aenter__()
     await learner.learn(example(0))
+    await learner.checkpoint("both")
+    await learner.checkpoint()
     # A file system of the network gives the lock to another machine when this one does not answer for long.
     monkeypatch.setattr("fcntl.flock", lambda *given: None)
     async with follower_of(tmp_path) as follower:
@@ -489,12 +491,17 @@ async def test_a_learner_that_comes_back_after_a_promotion_acknowledges_nothing(
             await learner.checkpoint()
         with pytest.raises(JournalError, match="taken over"):
             await learner.set_options(lr=0.5)
+        with pytest.raises(OSError, match="taken over"):
+            await learner.checkpoint("another")
+        with pytest.raises(OSError, match="taken over"):
+            await learner.forget("both")
         await learner.__aexit__(None, None, None)
         await promoted.learn(example(3))
         expected = await bits(promoted)
         found = as_killed(tmp_path, tmp_path / "copy")
     async with new_learner(found) as restarted:
         assert await bits(restarted) == expected
+        assert list(restarted.versions()) == ["both"]
 
     assert expected[0] == 3
 

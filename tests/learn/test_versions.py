@@ -10,6 +10,7 @@ import shutil
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -188,6 +189,18 @@ async def test_a_version_of_a_branch_that_was_left_is_gone_back_to_and_nothing_i
 
     assert sorted(number for _, number, _ in expected.steps) == [1, 2, 3, 4, 5]
     assert found == await bits_of(expected) == await found_in(tmp_path)
+
+
+async def test_the_oldest_version_comes_first_though_a_clock_was_set_back(tmp_path, monkeypatch):
+    async with new_learner(tmp_path) as learner:
+        for number, now in enumerate([300.0, 200.0, 100.0]):
+            monkeypatch.setattr("asyncgrad.learn.versions.time", SimpleNamespace(time=lambda now=now: now))
+            await act(learner, ("learn", number))
+            await learner.checkpoint(f"v{number}")
+        files = learner._recorded.on_disk().versions
+
+        assert list(learner.versions()) == ["v0", "v1", "v2"]
+        assert files.newest() == "v2"
 
 
 async def test_steps_of_several_examples_are_made_again_as_they_were(tmp_path):

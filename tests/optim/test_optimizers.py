@@ -152,6 +152,28 @@ def test_a_mean_of_centered_gradients_that_forgets_at_once_is_the_gradient_itsel
         np.testing.assert_array_equal(state["grad_avg"], grad)
 
 
+@pytest.mark.parametrize("is_saved", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [(optim.Adam, {"amsgrad": True}), (optim.RMSprop, {"momentum": 0.5}), (optim.RMSprop, {"centered": True})],
+)
+def test_an_option_that_needs_more_state_may_be_set_between_two_steps(
+    kind: Any, option: dict[str, Any], is_saved: bool
+) -> None:
+    optimizer, params = train(kind, {}, np.float64, range(2))
+    others = copy.deepcopy(params)
+    other = kind(others, **option)
+    optimizer.param_groups[0].update(option)
+    other.load_state_dict(optimizer.state_dict())
+    if is_saved:
+        optimizer.load_state_dict(optimizer.state_dict())
+    for each, given in ((optimizer, params), (other, others)):
+        take(each, given, problem(np.float64)[1], range(2, 5))
+
+    for one, param in zip(others, params, strict=True):
+        np.testing.assert_array_equal(one.numpy(), param.numpy())
+
+
 def test_a_state_dict_does_not_change_with_later_steps() -> None:
     optimizer, params = train(optim.SGD, {"lr": 0.1, "momentum": 0.9}, np.float64, range(2))
     saved = optimizer.state_dict()

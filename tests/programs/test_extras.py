@@ -33,6 +33,9 @@ NEEDS = {
         "ag.distributed.HttpTransport",
         "ag.learn.http.exception_handlers()",
         "ag.learn.http.connections()",
+        "ag.learn.http.health_app(learner)",
+        "ag.learn.http.journal_app(learner, key=16 * 'k')",
+        "ag.learn.follow('http://learner.example/journal', *parts(), key=16 * 'k')",
     ],
     "dask": ["ag.distributed.stage(abs, [], client=object())"],
     "metrics": ["ag.learn.prometheus_collector(WithStatistics())"],
@@ -67,6 +70,12 @@ class WithStatistics:
 x = ag.tensor(3.0, requires_grad=True)
 loss = x * x
 ag.sync.backward(loss, retain_graph=True)
+
+def parts():
+    model = ag.nn.Linear(1, 1)
+    return model, ag.nn.mse_loss, ag.optim.SGD(model, lr=0.1)
+
+learner = ag.learn.Learner(*parts(), directory="model")
 
 async def offloaded():
     with ag.graph.save_to_disk():

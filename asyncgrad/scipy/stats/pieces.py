@@ -11,6 +11,7 @@ from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import gamma
+from .gamma_powers import loggamma
 from .mean_powers import skewness_and_kurtosis
 from .normal import norm
 from .powers import weibull_min
@@ -86,22 +87,22 @@ class HalfGeneralizedNormal(Positive):
 
     def _cdf(self, y: Any, beta: Any) -> Any:
         is_start, start = self._start(y, beta)
-        rest = gamma._cdf(np.where(is_start, 1.0, y) ** beta, 1 / beta)
+        rest = loggamma._cdf(beta * np.log(np.where(is_start, 1.0, y)), 1 / beta)
         return rest if start is None else np.where(is_start, start, rest)
 
     def _logcdf(self, y: Any, beta: Any) -> Any:
         is_start, start = self._start(y, beta)
-        rest = gamma._logcdf(np.where(is_start, 1.0, y) ** beta, 1 / beta)
+        rest = loggamma._logcdf(beta * np.log(np.where(is_start, 1.0, y)), 1 / beta)
         return rest if start is None else np.where(is_start, np.log(np.where(is_start, start, 1.0)), rest)
 
     def _sf(self, y: Any, beta: Any) -> Any:
         is_start, start = self._start(y, beta)
-        rest = gamma._sf(np.where(is_start, 1.0, y) ** beta, 1 / beta)
+        rest = loggamma._sf(beta * np.log(np.where(is_start, 1.0, y)), 1 / beta)
         return rest if start is None else np.where(is_start, 1 - start, rest)
 
     def _logsf(self, y: Any, beta: Any) -> Any:
         is_start, start = self._start(y, beta)
-        rest = gamma._logsf(np.where(is_start, 1.0, y) ** beta, 1 / beta)
+        rest = loggamma._logsf(beta * np.log(np.where(is_start, 1.0, y)), 1 / beta)
         return rest if start is None else np.where(is_start, np.log1p(-start), rest)
 
     def _start(self, y: Any, beta: Any) -> tuple[Any, Any]:
@@ -118,15 +119,15 @@ class HalfGeneralizedNormal(Positive):
         log_height = np.log(beta) - special.gammaln(1 / beta)
         is_start = raw(beta) * (np.log(raw(q)) - raw(log_height)) < _LOG_START
         if not np.any(is_start):
-            return gamma._ppf(q, 1 / beta) ** (1 / beta)
+            return np.exp(loggamma._ppf(q, 1 / beta) / beta)
         near = np.where(is_start, q, 0.5) / np.exp(np.where(is_start, log_height, 0.0))
         exponent = np.where(is_start, beta, 1.0)
         start = near * (1 + near**exponent / (1 + exponent))
-        rest = gamma._ppf(np.where(is_start, 0.5, q), 1 / beta) ** (1 / beta)
+        rest = np.exp(loggamma._ppf(np.where(is_start, 0.5, q), 1 / np.where(is_start, 1.0, beta)) / beta)
         return np.where(is_start, start, rest)
 
     def _isf(self, q: Any, beta: Any) -> Any:
-        return gamma._isf(q, 1 / beta) ** (1 / beta)
+        return np.exp(loggamma._isf(q, 1 / beta) / beta)
 
     def _mean_and_variance(self, beta: Any) -> tuple[Any, Any]:
         first, second, third = (special.gammaln(order / beta) for order in (1, 2, 3))
@@ -153,7 +154,8 @@ class GeneralizedNormal(_TwoSided):
         is_middle = raw(q) == 0.5
         # At the median the size is 0, where its power has no derivative: there the quantile is a line.
         value = _TwoSided._ppf(self, np.where(is_middle, 0.25, q), beta)
-        slope = np.exp(-self._logpdf(np.zeros(()), raw(beta)))
+        # It may be as steep as no number is.
+        slope = np.exp(np.minimum(special.gammaln(1 / raw(beta)) - np.log(raw(beta)) + math.log(2), 700.0))
         return np.where(is_middle, (np.where(is_middle, q, 0.5) - 0.5) * slope, value)
 
     def _skewness_and_kurtosis(self, beta: Any) -> tuple[Any, Any]:

@@ -426,3 +426,44 @@ def test_levys_distributions_are_constant_where_an_inverse_overflows(name: str, 
 
     np.testing.assert_array_equal(slope, 0.0)
     assert not np.isnan(found.detach().numpy()).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "shapes", "x", "slope"),
+    [
+        # Next to an end, where a power underflows: the density, and its own slope's quotient.
+        ("halfgennorm", "cdf", (1.5,), 1e-300, 1.5 / scipy.special.gamma(2 / 3)),
+        ("gennorm", "ppf", (50.0,), 0.5, 2 * scipy.special.gamma(0.02) / 50),
+        ("gengamma", "logpdf", (1.75, 2.25), 1e-300, (1.75 * 2.25 - 1) * 1e300),
+        ("gengamma", "logcdf", (0.001, 2.25), 1e-200, 0.00225e200),
+        # Far out, where squares and powers overflow.
+        ("gengamma", "cdf", (1.75, 2.25), 1e150, 0.0),
+        ("halfgennorm", "sf", (50.0,), 1e300, 0.0),
+        ("jf_skew_t", "logpdf", (5.25, 3.5), 1e150, -8e-150),
+        ("jf_skew_t", "logsf", (5.25, 3.5), 1e150, -7e-150),
+        ("landau", "logsf", (), 1e300, -1e-300),
+        ("landau", "logpdf", (), 1e160, -2e-160),
+    ],
+)
+def test_a_slope_is_right_where_numbers_underflow_or_overflow(
+    name: str, method: str, shapes: tuple[float, ...], x: float, slope: float
+) -> None:
+    point, *leaves = (ag.tensor(one, requires_grad=True) for one in (x, *shapes))
+
+    found, *others = sync.grad(getattr(getattr(stats, name), method)(point, *leaves), [point, *leaves])
+
+    assert found.item() == pytest.approx(slope, rel=1e-9)
+    assert np.all(np.isfinite(np.stack([found, *others])))
+
+
+@pytest.mark.parametrize("n", [3, 140, 141])
+def test_the_density_of_kstwo_has_the_slope_of_its_differences(n: int) -> None:
+    for share in (1e-6, 0.5, 0.999):
+        d = float(scipy.stats.kstwo.ppf(share, n))
+        density, step = functools.partial(stats.kstwo.pdf, n=n), 1e-4 * d
+        x = ag.tensor(d, requires_grad=True)
+
+        (slope,) = sync.grad(density(x), [x])
+
+        near = (density(d + step) - density(d - step)).item() / (2 * step)
+        assert slope.item() == pytest.approx(near, rel=1e-4)

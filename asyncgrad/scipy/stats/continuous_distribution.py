@@ -216,8 +216,10 @@ class ContinuousDistribution(UnivariateDistribution):
         is_certain = is_certain & (raw(y) != first) & (raw(y) != last)
         if not holds_somewhere(is_certain):
             return value
-        y, *shapes = (np.where(is_certain, raw(one), one) for one in (y, *shapes))
-        return self._evaluated(method, x, y, shapes, moves)
+        # At another point, where no derivative overflows.
+        y = np.where(is_certain, self._point_inside(*shapes), y)
+        shapes = [np.where(is_certain, raw(one), one) for one in shapes]
+        return np.where(is_certain, bare, self._evaluated(method, x, y, shapes, moves))
 
     def _at_end(
         self, method: str, is_here: Any, x: Any, shapes: Sequence[Any], moves: Sequence[Any], at_last: bool
@@ -373,8 +375,9 @@ class ContinuousDistribution(UnivariateDistribution):
             is_lost = np.isinf(raw(value)) | ((raw(value) == 0) & ((raw(first) == 0) | (raw(last) == 0)))
             is_lost = is_lost if is_plain else is_lost | (bare <= 0) | (bare >= 1)
             if holds_somewhere(is_lost):
-                inside = np.where((bare > 0) & (bare < 1), q, 0.5)
-                value = function(*(np.where(is_lost, raw(one), one) for one in (inside, *shapes)))
+                inside = np.where(is_lost, 0.5, q)
+                found = function(inside, *(np.where(is_lost, raw(one), one) for one in shapes))
+                value = np.where(is_lost, raw(value), found)
         if not is_plain:
             value = np.where(bare == 0, first, np.where(bare == 1, last, value))
             value = np.where((bare >= 0) & (bare <= 1), value, np.nan)

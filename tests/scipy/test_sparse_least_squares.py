@@ -24,9 +24,7 @@ def _dense(matrix: Any, b: Any, damp: Any, x0: Any) -> Any:
     left = adjoint @ (b - matrix @ x0)
     if matrix.shape[0] < matrix.shape[1]:
         # The shortest one by the rows.
-        return x0 + adjoint @ np.linalg.solve(
-            matrix @ adjoint + damp**2 * np.eye(matrix.shape[0]), b - matrix @ x0
-        )
+        return x0 + adjoint @ np.linalg.solve(matrix @ adjoint + damp**2 * np.eye(matrix.shape[0]), b - matrix @ x0)
     return x0 + np.linalg.solve(adjoint @ matrix + damp**2 * np.eye(matrix.shape[1]), left)
 
 

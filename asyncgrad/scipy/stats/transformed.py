@@ -468,9 +468,7 @@ class SkewT(WithPowers):
     def _side(y: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
         """Return which numbers are positive, the sizes, and the shapes by which the tails fall off."""
         is_right = raw(y) > 0
-        return is_right, np.where(is_right, y, -y), *(
-            np.where(is_right, one, other) for one, other in ((b, a), (a, b))
-        )
+        return is_right, np.where(is_right, y, -y), *(np.where(is_right, one, other) for one, other in ((b, a), (a, b)))
 
     def _sf(self, y: Any, a: Any, b: Any) -> Any:
         return self._cdf(-y, b, a)

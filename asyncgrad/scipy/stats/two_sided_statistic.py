@@ -1,8 +1,8 @@
 """Derivatives of the distribution of the Kolmogorov-Smirnov statistic of two sides, of which SciPy has the values.
 
-Up to a sample of 140 they are exact: by the matrix of Durbin's algorithm, a polynomial of whose elements the probability
-is, or, where both sides are hardly ever exceeded together, by Smirnov's distribution of one side. For greater samples
-they are differences of SciPy's probabilities, right to some eight digits.
+Up to a sample of 140 they are exact: by the matrix of Durbin's algorithm, of whose elements the probability is a
+polynomial, or, where both sides are hardly ever exceeded together, by Smirnov's distribution of one side. For greater
+samples they are differences of SciPy's probabilities, right to some eight digits.
 
 Source: Marsaglia, Tsang and Wang, Evaluating Kolmogorov's distribution (2003); Simard and L'Ecuyer, Computing the
 two-sided Kolmogorov-Smirnov distribution (2011), for where which formula has all digits.

@@ -13,7 +13,7 @@ from ....core.arrays.values import raw
 from ....core.tensor import Tensor, asarray
 from ....errors import ArgumentTypeError
 from ...arguments import floating
-from ...solutions import Problem, Tensors, array_of, drive, fit_dtype, record
+from ...solutions import Problem, Tensors, array_of, fit_dtype, record
 from ..arrays import SparseArray, csr_array
 from ..pattern import Pattern, multiply, sample
 from .operators import operator_product
@@ -223,7 +223,7 @@ def lsqr(
         atol: as SciPy's.
         btol: as SciPy's.
         conlim: as SciPy's.
-        iter_lim: the limit of iterations; None for 2 n, and for a gradient four times the rows and columns of its system.
+        iter_lim: the limit of iterations; None for 2 n, and for a gradient 4 times the rows and columns of its system.
         show: whether SciPy prints what it does.
         calc_var: whether the last result is found, as SciPy's.
         x0: a vector, shape (n,), or None for zeros.

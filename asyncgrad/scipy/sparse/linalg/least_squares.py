@@ -106,15 +106,15 @@ class ShortestSolution(Problem):
         weights = adjoint.find(*elements, grad)
         if not (data.requires_grad or diagonal.requires_grad):
             return [None, None, fit_dtype(weights, b)]
-        forth, back = stack.multiply, stack.multiply_adjoint
-        if self.is_adjoint:
-            forth, back = back, forth
+        products = (stack.multiply, stack.multiply_adjoint)
+        forth, back = products[:: -1 if self.is_adjoint else 1]
         # Pairs whose outer products are the gradient by the matrix, of which the solution is one of least squares.
         pairs = [(-weights, x), (b - forth(*elements, x), self.find(*elements, weights))]
         if self.is_adjoint or not (diagonal.size and np.all(array_of(diagonal))):
             # With a diagonal that is not 0 the columns are independent, and nothing of a gradient is beyond them.
             pairs.append((adjoint.find(*elements, x), grad - back(*elements, weights)))
-        parts = [stack.sample(*(pair[::-1] if self.is_adjoint else pair), diagonal) for pair in pairs]
+        ordered = [(right, left) if self.is_adjoint else (left, right) for left, right in pairs]
+        parts = [stack.sample(u, other, diagonal) for u, other in ordered]
         by_data, by_diagonal = (None if one[0] is None else sum(one[1:], one[0]) for one in zip(*parts, strict=True))
         return [
             None if by_data is None else fit_dtype(by_data, data),
@@ -190,7 +190,7 @@ def _shortest(
         return answer[0]
 
     rest = right if start is None else right - stack.multiply(data, asarray(np.zeros(0)), start)
-    rest = np.concatenate([rest, np.zeros(width)]) if is_damped else rest
+    rest = asarray(np.concatenate([rest, np.zeros(width)]) if is_damped else rest)
     difference = found[0] if start is None else found[0] - array_of(start)
     (solution,) = record(ShortestSolution(stack, solve, False, called), (data, diagonal, rest), (difference,))
     return solution if start is None else start + solution, *found[1:]

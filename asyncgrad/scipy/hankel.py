@@ -36,6 +36,9 @@ def fht(a: TensorLike, dln: TensorLike, mu: TensorLike, offset: TensorLike = 0.0
         offset: the logarithm of the product of the middles of both grids.
         bias: the exponent of the power law by which the samples are divided for the transform.
 
+    Raises:
+        ZeroDivisionError: the spacing is 0.
+
     Warns:
         UserWarning: the transform is singular at that order and bias, and its coefficient 0 is left out.
 
@@ -52,7 +55,7 @@ def fht(a: TensorLike, dln: TensorLike, mu: TensorLike, offset: TensorLike = 0.0
         >>> round(gradient.item(), 4)
         0.2509
     """
-    return _transformed(floating(a), [floating(one) for one in (dln, mu, offset, bias)], is_inverse=False)
+    return _transformed(floating(a), _parameters("fht", dln, mu, offset, bias), is_inverse=False)
 
 
 def ifht(A: TensorLike, dln: TensorLike, mu: TensorLike, offset: TensorLike = 0.0, bias: TensorLike = 0.0) -> Tensor:
@@ -70,7 +73,7 @@ def ifht(A: TensorLike, dln: TensorLike, mu: TensorLike, offset: TensorLike = 0.
 
     Source: scipy.fft.ifht.
     """
-    return _transformed(floating(A), [floating(one) for one in (dln, mu, offset, bias)], is_inverse=True)
+    return _transformed(floating(A), _parameters("ifht", dln, mu, offset, bias), is_inverse=True)
 
 
 def fhtoffset(dln: TensorLike, mu: TensorLike, initial: TensorLike = 0.0, bias: TensorLike = 0.0) -> Tensor:
@@ -84,10 +87,17 @@ def fhtoffset(dln: TensorLike, mu: TensorLike, initial: TensorLike = 0.0, bias: 
 
     Source: scipy.fft.fhtoffset.
     """
-    spacing, order, start, power = (floating(one) for one in (dln, mu, initial, bias))
+    spacing, order, start, power = _parameters("fhtoffset", dln, mu, initial, bias)
     above, below = (loggamma((order + 1 + one) / 2 + 0.5j * np.pi / spacing) for one in (power, -power))
     turns = (_LOG_2 - start) / spacing + np.imag(above + below) / np.pi
     return asarray(start + (turns - np.round(raw(turns))) * spacing)
+
+
+def _parameters(name: str, dln: TensorLike, *others: TensorLike) -> list[Tensor]:
+    parameters = [floating(one) for one in (dln, *others)]
+    if not np.all(raw(parameters[0])):
+        raise ZeroDivisionError(f"scipy.fft.{name} takes a spacing dln of the logarithms that is not 0")
+    return parameters
 
 
 def _transformed(samples: Tensor, parameters: list[Tensor], *, is_inverse: bool) -> Tensor:

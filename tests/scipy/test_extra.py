@@ -138,7 +138,7 @@ def test_every_name_of_scipy_that_is_not_there_is_told_so_with_what_to_write_ins
     ("module", "name", "message"),
     [
         ("stats", "anderson", r"call scipy\.stats\.anderson on t\.detach\(\)\.numpy\(\): it has no derivative here"),
-        ("stats", "landau", r"call scipy\.stats\.landau on arrays: its density is a series"),
+        ("stats", "levy_stable", r"call scipy\.stats\.levy_stable on arrays: its density is a series"),
         ("stats", "FitError", r"import it from scipy\.stats"),
         ("interpolate", "KroghInterpolator", r"write np\.polyval\(np\.linalg\.solve\(np\.vander\(xi\), yi\), x\)"),
         ("stats", "nrom", r"has no attribute 'nrom'\. Did you mean norm\?"),

@@ -117,10 +117,12 @@ def test_the_gradient_of_the_energy_of_an_orthogonal_transform_is_twice_the_data
         (lambda: fft.dct(_X, n=0), "takes n > 0, not 0"),
         (lambda: fft.dctn(_X, s=(2,), axes=(0, 1)), "as many lengths s as axes"),
         (lambda: fft.fft(_X, plan=1), "fft takes no plan but None"),
+        (lambda: fft.ifht(_X, 0.0, 1.0), "ifht takes a spacing dln of the logarithms that is not 0"),
+        (lambda: fft.fhtoffset(0, 1.0), "fhtoffset takes a spacing dln of the logarithms that is not 0"),
     ],
 )
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
-    with pytest.raises((AsyncgradError, ValueError), match=message):
+    with pytest.raises((AsyncgradError, ValueError, ZeroDivisionError), match=message):
         call()
 
 

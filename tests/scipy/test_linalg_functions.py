@@ -300,6 +300,7 @@ def test_eigenvectors_of_a_real_matrix_are_real_where_scipys_are(matrix: np.ndar
         (lambda: linalg.inv(np.diag([1.0, 0.0]), assume_a="diagonal"), "not singular"),
         (lambda: linalg.solve(_A * 1j, _B, transposed=True), "for real matrices"),
         (lambda: linalg.solve_toeplitz([0.0, 1.0, 2.0], _B), "[Ss]ingular"),
+        (lambda: linalg.lstsq(_TALL, _A), r"a vector or matrix of as many rows, not shapes \(4, 3\) and \(3, 3\)"),
         (lambda: linalg.lstsq(_TALL, _RIGHT, lapack_driver="gels"), "'gelsd', 'gelss' or 'gelsy', not 'gels'"),
         (lambda: linalg.eigh(_P, subset_by_index=(1, 3)), "0 <= first <= last < 3"),
         (lambda: linalg.eigh(_P, driver="gvd"), "driver 'ev', 'evd', 'evr', 'evx' here"),

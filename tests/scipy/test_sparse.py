@@ -371,6 +371,7 @@ _OF_SCIPYS: dict[str, Callable[[Any, Any], Any]] = {
         for axis in (0, 1, (0, 1), (0, 5))
     },
     "inv": lambda library, a: library.linalg.inv(a).toarray(),
+    "inv of a singular one": lambda library, a: library.linalg.inv(a * 0),
     "inv of a dense one": lambda library, a: library.linalg.inv(a.toarray()),
     "expm_multiply": lambda library, a: library.linalg.expm_multiply(a * 9, np.ones(3)),
     "expm_multiply of several": lambda library, a: library.linalg.expm_multiply(-a, np.eye(3)[:, :2], 0.5, 2, num=3),

@@ -599,3 +599,18 @@ def test_a_recurrence_over_too_many_degrees_is_refused() -> None:
 
     with pytest.raises(MissingDerivativeError, match="up to the degree 10001, not of 20000"):
         sync.backward(scipy.special.eval_genlaguerre(20000, alpha, 0.5))
+
+
+def test_a_quotient_of_gamma_functions_has_a_slope_at_its_zeros() -> None:
+    z = ag.tensor([-1.0, -2.0], requires_grad=True)
+
+    (slope,) = sync.grad(special.poch(z, 0.5).sum(), [z])
+
+    # The derivative of 1 / gamma at -k is (-1)**k * k!.
+    np.testing.assert_allclose(slope, special.gamma([-0.5, -1.5]) * [-1.0, 2.0], rtol=1e-14)
+
+
+def test_slopes_are_numbers_where_parts_of_them_overflow() -> None:
+    a, b, x = (ag.tensor(one, requires_grad=True) for one in (1e-10, -1000.0, 0.0))
+    slopes = sync.grad(special.hyperu(a, b, x), [a, b, x])
+    np.testing.assert_allclose(slopes, [-special.psi(1001.0), 1.0036416140e-13, -1e-13], rtol=1e-8)

@@ -26,6 +26,7 @@ from asyncgrad.scipy.stats import (
     power_tails,
     resonances,
     sample_statistics,
+    stable,
     transformed,
     uniform_sums,
     urns,
@@ -35,7 +36,7 @@ from tests.scipy.functions import check_along_a_line
 
 _SHAPES: dict[str, tuple[float, ...]] = {
     **dict.fromkeys(("anglit", "arcsine", "cosine", "gibrat", "halflogistic", "hypsecant", "kstwobign", "levy"), ()),
-    **dict.fromkeys(("levy_l", "maxwell", "moyal", "semicircular", "wald"), ()),
+    **dict.fromkeys(("landau", "levy_l", "maxwell", "moyal", "semicircular", "wald"), ()),
     "alpha": (1.75,),
     "argus": (1.25,),
     "crystalball": (1.25, 6.5),
@@ -54,6 +55,7 @@ _SHAPES: dict[str, tuple[float, ...]] = {
     "kappa3": (5.5,),
     "kappa4": (0.25, 0.125),
     "ksone": (7,),
+    "kstwo": (7,),
     "ncf": (4.5, 11.25, 1.5),
     "nct": (7.5, 0.75),
     "ncx2": (3.25, 1.5),
@@ -122,17 +124,19 @@ _BY_INTEGRALS = {
     *("bradford", "exponweib", "halfgennorm", "halflogistic", "johnsonsb", "mielke", "powernorm", "truncexpon"),
     *("argus", "exponpow", "genexpon", "genhalflogistic", "kappa3", "kappa4", "kstwobign", "powerlognorm"),
     *("dpareto_lognorm", "gausshyper", "recipinvgauss", "tukeylambda", "vonmises_line", "wrapcauchy"),
-    *("irwinhall", "rel_breitwigner"),
+    *("irwinhall", "kstwo", "rel_breitwigner"),
 }
 #: Those whose SciPy has integrals or searches for each call.
 _SLOW = {"dpareto_lognorm", "gausshyper", "genhyperbolic", "geninvgauss", "norminvgauss"}
 _CONTINUOUS = (
     *(circular, folded, gamma_powers, integrated, intervals, inverse_normal, noncentral, pareto_normal, pieces),
-    *(power_tails, resonances, sample_statistics, transformed, uniform_sums),
+    *(power_tails, resonances, sample_statistics, stable, transformed, uniform_sums),
 )
 _DISCRETE = (power_series, urns, whole_numbers)
 #: Those whose one shape is a whole number.
-_OF_COUNTS = {"irwinhall", "ksone"}
+_OF_COUNTS = {"irwinhall", "ksone", "kstwo"}
+#: Those whose density has one derivative.
+_OF_SMIRNOV = {"ksone", "kstwo"}
 #: The families that are checked here.
 NAMES = {*_SHAPES, *_WHOLE, "poisson_binom"}
 
@@ -195,7 +199,7 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
         family, parameters = family(parameters[0], scale=1.5), []
         points = points - 0.25
     for method in ("logpdf", "cdf", "logsf"):
-        if name != "ksone" or method != "logpdf":
+        if name not in _OF_SMIRNOV or method != "logpdf":
             check_along_a_line(getattr(family, method), [points, *parameters])
     probabilities = np.array([0.1875] if name in _SLOW else [0.1875, 0.4375, 0.8125])
     for method in ("ppf", "isf") if name not in _SLOW else ("ppf",):
@@ -422,3 +426,44 @@ def test_levys_distributions_are_constant_where_an_inverse_overflows(name: str, 
 
     np.testing.assert_array_equal(slope, 0.0)
     assert not np.isnan(found.detach().numpy()).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "shapes", "x", "slope"),
+    [
+        # Next to an end, where a power underflows: the density, and its own slope's quotient.
+        ("halfgennorm", "cdf", (1.5,), 1e-300, 1.5 / scipy.special.gamma(2 / 3)),
+        ("gennorm", "ppf", (50.0,), 0.5, 2 * scipy.special.gamma(0.02) / 50),
+        ("gengamma", "logpdf", (1.75, 2.25), 1e-300, (1.75 * 2.25 - 1) * 1e300),
+        ("gengamma", "logcdf", (0.001, 2.25), 1e-200, 0.00225e200),
+        # Far out, where squares and powers overflow.
+        ("gengamma", "cdf", (1.75, 2.25), 1e150, 0.0),
+        ("halfgennorm", "sf", (50.0,), 1e300, 0.0),
+        ("jf_skew_t", "logpdf", (5.25, 3.5), 1e150, -8e-150),
+        ("jf_skew_t", "logsf", (5.25, 3.5), 1e150, -7e-150),
+        ("landau", "logsf", (), 1e300, -1e-300),
+        ("landau", "logpdf", (), 1e160, -2e-160),
+    ],
+)
+def test_a_slope_is_right_where_numbers_underflow_or_overflow(
+    name: str, method: str, shapes: tuple[float, ...], x: float, slope: float
+) -> None:
+    point, *leaves = (ag.tensor(one, requires_grad=True) for one in (x, *shapes))
+
+    found, *others = sync.grad(getattr(getattr(stats, name), method)(point, *leaves), [point, *leaves])
+
+    assert found.item() == pytest.approx(slope, rel=1e-9)
+    assert np.all(np.isfinite(np.stack([found, *others])))
+
+
+@pytest.mark.parametrize("n", [3, 140, 141])
+def test_the_density_of_kstwo_has_the_slope_of_its_differences(n: int) -> None:
+    for share in (1e-6, 0.5, 0.999):
+        d = float(scipy.stats.kstwo.ppf(share, n))
+        density, step = functools.partial(stats.kstwo.pdf, n=n), 1e-4 * d
+        x = ag.tensor(d, requires_grad=True)
+
+        (slope,) = sync.grad(density(x), [x])
+
+        near = (density(d + step) - density(d - step)).item() / (2 * step)
+        assert slope.item() == pytest.approx(near, rel=1e-4)

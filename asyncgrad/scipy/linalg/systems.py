@@ -273,11 +273,19 @@ def lstsq(
         lapack_driver: "gelsd", "gelss", or "gelsy", which finds the rank by a QR decomposition, and returns neither
             residuals nor singular values; None for the first.
 
+    Raises:
+        ValueError: the shapes do not fit.
+
     Source: scipy.linalg.lstsq.
     """
     if lapack_driver not in (None, "gelsd", "gelss", "gelsy"):
         raise ValueError(f"scipy.linalg.lstsq takes lapack_driver 'gelsd', 'gelss' or 'gelsy', not {lapack_driver!r}")
     a, b = matrices("lstsq", a, is_square=False, is_for_lapack=True), lapack_numbers(b)
+    if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+        raise ValueError(
+            f"scipy.linalg.lstsq takes a matrix and a vector or matrix of as many rows, not shapes {a.shape} and "
+            f"{b.shape}"
+        )
     if check_finite:
         refuse_infinity("lstsq", a, b)
     if lapack_driver == "gelsy" and a.size:

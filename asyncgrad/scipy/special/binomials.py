@@ -12,7 +12,7 @@ from ...core.tensor import asarray
 from ...errors import ArgumentTypeError
 from ..arguments import floating
 from ..ufuncs import special
-from .gamma_functions import psi_difference
+from .gamma_functions import psi_difference, rgamma_slope
 from .rules import differentiable
 
 __all__ = ["binom", "comb", "factorial", "perm", "poch"]
@@ -90,7 +90,13 @@ def _poch_by_low_first(z: Any, m: Any, out: Any, is_low: Any) -> Any:
     at_pole = raw(staying_z) == np.floor(raw(staying_z))
     other_z, other_m = np.where(at_pole, -3.25, staying_z), np.where(at_pole, 0.5, staying_m)
     slope = slope - np.where(at_pole, 0.0, np.pi * (_cotangent(other_z + other_m) - _cotangent(other_z)))
-    return np.where(crosses, crossing, out * slope)
+    staying = out * slope
+    at_zero = at_pole & (raw(staying_z + staying_m) != np.floor(raw(staying_z + staying_m)))
+    if np.any(at_zero):
+        # The quotient is 0 there, with a slope.
+        top, bottom = np.where(at_zero, staying_z + staying_m, 1.5), np.where(at_zero, staying_z, 0.5)
+        staying = np.where(at_zero, special.gamma(top) * rgamma_slope(bottom), staying)
+    return np.where(crosses, crossing, staying)
 
 
 poch: Primitive = differentiable(

@@ -114,12 +114,19 @@ def _tricomi_by(a: Any, b: Any, x: Any, *, by_second: bool) -> Any:
     if not np.any(at_zero):
         return tricomi_by_parameter(a, b, x, by_second=by_second)
     elsewhere = tricomi_by_parameter(a, b, np.where(at_zero, 1.0, x), by_second=by_second)
-    # There the function is gamma(1 - b) / gamma(a - b + 1).
+    # There the function is gamma(1 - b) / gamma(a - b + 1), whose parts may overflow.
     b = np.where(at_zero, b, 0.0)
-    slope = rgamma_slope(a - b + 1)
+    is_right = raw(a - b) > -1
+    near, moved = np.where(is_right, a, 0.0), np.where(is_right, a, 0.0) - b + 1
+    value = special.poch(moved, -near)
+    slope = -special.psi(moved) * value
+    if not np.all(is_right):
+        factor = special.gamma(1 - np.where(is_right, 0.0, b))
+        value = np.where(is_right, value, factor * special.rgamma(a - b + 1))
+        slope = np.where(is_right, slope, factor * rgamma_slope(a - b + 1))
     if by_second:
-        slope = -slope - special.psi(1 - b) * special.rgamma(a - b + 1)
-    return np.where(at_zero, special.gamma(1 - b) * slope, elsewhere)
+        slope = -slope - special.psi(1 - b) * value
+    return np.where(at_zero, slope, elsewhere)
 
 
 hyperu: Primitive = differentiable(

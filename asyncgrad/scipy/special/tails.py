@@ -131,5 +131,5 @@ owens_t: Primitive = differentiable(
     special.owens_t,
     "h a",
     h=lambda g, h, a: g * (gaussian_.call(h, 0.5) * special.erf(a * h / math.sqrt(2)) / (-2 * math.sqrt(2 * math.pi))),
-    a=lambda g, h, a: g * (np.exp(-0.5 * np.square(h) * (1 + a * a)) / (2 * math.pi * (1 + a * a))),
+    a=lambda g, h, a: g * (np.exp(-0.5 * (np.square(h) + np.square(h * a))) / (2 * math.pi * (1 + a * a))),
 )

@@ -131,10 +131,12 @@ from .random_matrices import invwishart as invwishart
 from .random_matrices import wishart as wishart
 from .resonances import rel_breitwigner as rel_breitwigner
 from .sample_statistics import ksone as ksone
+from .sample_statistics import kstwo as kstwo
 from .sample_statistics import kstwobign as kstwobign
 from .sample_statistics import tukeylambda as tukeylambda
 from .skewed import exponnorm as exponnorm
 from .skewed import skewnorm as skewnorm
+from .stable import landau as landau
 from .summaries import entropy as entropy
 from .summaries import gmean as gmean
 from .summaries import hmean as hmean
@@ -252,8 +254,10 @@ __all__ = [
     "kappa4",
     "kendalltau",
     "ksone",
+    "kstwo",
     "kstwobign",
     "kurtosis",
+    "landau",
     "laplace",
     "laplace_asymmetric",
     "levy",

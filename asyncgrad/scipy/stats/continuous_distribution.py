@@ -194,6 +194,33 @@ class ContinuousDistribution(UnivariateDistribution):
                 value = np.where(is_here, found, value)
         return value
 
+    def _probability(self, method: str, x: Any, y: Any, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
+        """Return a probability of this family, or its logarithm, without a history where it is certain far out.
+
+        There the density underflows, and so would all derivatives, if they were not quotients of what does.
+        """
+        value = self._evaluated(method, x, y, shapes, moves)
+        if not (isinstance(value, Tensor) and value.requires_grad):
+            return value
+        bare = raw(value)
+        is_certain = (bare == 0) if method.startswith("log") else (bare == 0) | (bare == 1)
+        if not holds_somewhere(is_certain):
+            return value
+        plain, constants = asarray(raw(y)), [asarray(raw(one)) for one in shapes]
+        with np.errstate(all="ignore"):
+            is_certain = is_certain & (raw(self._pdf(plain, *constants)) == 0)
+            for other in () if method.startswith("log") else ("_cdf", "_sf"):
+                found = raw(getattr(self, other)(plain, *constants))
+                is_certain = is_certain & ((found == 0) | (found == 1))
+        first, last = (raw(end) for end in self._support(*shapes))
+        is_certain = is_certain & (raw(y) != first) & (raw(y) != last)
+        if not holds_somewhere(is_certain):
+            return value
+        # At another point, where no derivative overflows.
+        y = np.where(is_certain, self._point_inside(*shapes), y)
+        shapes = [np.where(is_certain, raw(one), one) for one in shapes]
+        return np.where(is_certain, bare, self._evaluated(method, x, y, shapes, moves))
+
     def _at_end(
         self, method: str, is_here: Any, x: Any, shapes: Sequence[Any], moves: Sequence[Any], at_last: bool
     ) -> Any:
@@ -303,23 +330,25 @@ class ContinuousDistribution(UnivariateDistribution):
     def cdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values up to `x`."""
         y, shapes, moves, below, above = self._inside("cdf", x, args, kwds)
-        return self._filled(self._evaluated("cdf", x, y, shapes, moves), ((below, 0.0), (above, 1.0)), shapes, moves)
+        value = self._probability("cdf", x, y, shapes, moves)
+        return self._filled(value, ((below, 0.0), (above, 1.0)), shapes, moves)
 
     def sf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values above `x`."""
         y, shapes, moves, below, above = self._inside("sf", x, args, kwds)
-        return self._filled(self._evaluated("sf", x, y, shapes, moves), ((below, 1.0), (above, 0.0)), shapes, moves)
+        value = self._probability("sf", x, y, shapes, moves)
+        return self._filled(value, ((below, 1.0), (above, 0.0)), shapes, moves)
 
     def logcdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
         y, shapes, moves, below, above = self._inside("logcdf", x, args, kwds)
-        value = self._evaluated("logcdf", x, y, shapes, moves)
+        value = self._probability("logcdf", x, y, shapes, moves)
         return self._filled(value, ((below, -np.inf), (above, 0.0)), shapes, moves)
 
     def logsf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
         y, shapes, moves, below, above = self._inside("logsf", x, args, kwds)
-        value = self._evaluated("logsf", x, y, shapes, moves)
+        value = self._probability("logsf", x, y, shapes, moves)
         return self._filled(value, ((below, 0.0), (above, -np.inf)), shapes, moves)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -339,9 +368,17 @@ class ContinuousDistribution(UnivariateDistribution):
             q = q.astype(np.result_type(raw(q), *map(raw, shapes)), copy=False)
         bare = raw(q)
         is_plain = ((bare > 0) & (bare < 1)).all()
+        first, last = self._support(*shapes)[:: -1 if reverse else 1]
         value = function(q if is_plain else np.where((bare > 0) & (bare < 1), q, 0.5), *shapes)
+        if isinstance(value, Tensor) and value.requires_grad:
+            # Where a quantile underflows to an end at 0, or overflows, it depends on nothing any more.
+            is_lost = np.isinf(raw(value)) | ((raw(value) == 0) & ((raw(first) == 0) | (raw(last) == 0)))
+            is_lost = is_lost if is_plain else is_lost | (bare <= 0) | (bare >= 1)
+            if holds_somewhere(is_lost):
+                inside = np.where(is_lost, 0.5, q)
+                found = function(inside, *(np.where(is_lost, raw(one), one) for one in shapes))
+                value = np.where(is_lost, raw(value), found)
         if not is_plain:
-            first, last = self._support(*shapes)[:: -1 if reverse else 1]
             value = np.where(bare == 0, first, np.where(bare == 1, last, value))
             value = np.where((bare >= 0) & (bare <= 1), value, np.nan)
         return self._checked(self._moved_and_scaled(value, moves), shapes, moves)

@@ -44,6 +44,7 @@ class GeneralizedGamma(WithPowers):
 
     shapes: tuple[str, ...] = ("a", "c")
     base: ContinuousDistribution = gamma
+    _has_powers = True
 
     def _valid(self, *shapes: Any) -> Any:
         return (shapes[0] > 0) & (shapes[1] != 0)
@@ -64,36 +65,42 @@ class GeneralizedGamma(WithPowers):
     def _log_slope(self, y: Any, a: Any, c: Any) -> Any:
         return np.log(np.abs(c)) + (c - 1) * np.log(y)
 
+    def _power(self, at_last: bool, distance: Any, a: Any, c: Any) -> tuple[Any, Any] | None:
+        is_one = np.where(raw(c) == 1, 1.0, 0.0)
+        return None if at_last else (a * c - 1, np.log(np.abs(c)) - special.gammaln(a) - distance * is_one)
+
+    # By the logarithm of the gamma variable, for the power may underflow.
+
+    def _logpdf(self, y: Any, a: Any, c: Any) -> Any:
+        logarithm = np.log(y)
+        return np.log(np.abs(c)) + loggamma._logpdf(c * logarithm, a) - logarithm
+
     def _by_sign(self, rises: Any, falls: Any, c: Any) -> Any:
         """Return one of two functions, by whether the power increases."""
         is_falling = raw(c) < 0
         return np.where(is_falling, falls(), rises()) if np.any(is_falling) else rises()
 
-    def _cdf(self, y: Any, *shapes: Any) -> Any:
-        base, z = self._base_shapes(*shapes), self._to_base(y, *shapes)
-        return self._by_sign(lambda: gamma._cdf(z, *base), lambda: gamma._sf(z, *base), shapes[1])
+    def _cdf(self, y: Any, a: Any, c: Any) -> Any:
+        z = c * np.log(y)
+        return self._by_sign(lambda: loggamma._cdf(z, a), lambda: loggamma._sf(z, a), c)
 
-    def _sf(self, y: Any, *shapes: Any) -> Any:
-        base, z = self._base_shapes(*shapes), self._to_base(y, *shapes)
-        return self._by_sign(lambda: gamma._sf(z, *base), lambda: gamma._cdf(z, *base), shapes[1])
+    def _sf(self, y: Any, a: Any, c: Any) -> Any:
+        z = c * np.log(y)
+        return self._by_sign(lambda: loggamma._sf(z, a), lambda: loggamma._cdf(z, a), c)
 
-    def _logcdf(self, y: Any, *shapes: Any) -> Any:
-        base, z = self._base_shapes(*shapes), self._to_base(y, *shapes)
-        return self._by_sign(lambda: gamma._logcdf(z, *base), lambda: gamma._logsf(z, *base), shapes[1])
+    def _logcdf(self, y: Any, a: Any, c: Any) -> Any:
+        z = c * np.log(y)
+        return self._by_sign(lambda: loggamma._logcdf(z, a), lambda: loggamma._logsf(z, a), c)
 
-    def _logsf(self, y: Any, *shapes: Any) -> Any:
-        base, z = self._base_shapes(*shapes), self._to_base(y, *shapes)
-        return self._by_sign(lambda: gamma._logsf(z, *base), lambda: gamma._logcdf(z, *base), shapes[1])
+    def _logsf(self, y: Any, a: Any, c: Any) -> Any:
+        z = c * np.log(y)
+        return self._by_sign(lambda: loggamma._logsf(z, a), lambda: loggamma._logcdf(z, a), c)
 
-    def _ppf(self, q: Any, *shapes: Any) -> Any:
-        base = self._base_shapes(*shapes)
-        z = self._by_sign(lambda: gamma._ppf(q, *base), lambda: gamma._isf(q, *base), shapes[1])
-        return self._from_base(z, *shapes)
+    def _ppf(self, q: Any, a: Any, c: Any) -> Any:
+        return np.exp(self._by_sign(lambda: loggamma._ppf(q, a), lambda: loggamma._isf(q, a), c) / c)
 
-    def _isf(self, q: Any, *shapes: Any) -> Any:
-        base = self._base_shapes(*shapes)
-        z = self._by_sign(lambda: gamma._isf(q, *base), lambda: gamma._ppf(q, *base), shapes[1])
-        return self._from_base(z, *shapes)
+    def _isf(self, q: Any, a: Any, c: Any) -> Any:
+        return np.exp(self._by_sign(lambda: loggamma._isf(q, a), lambda: loggamma._ppf(q, a), c) / c)
 
     def _mean_power(self, order: int, a: Any, c: Any) -> Any:
         return special.poch(a, order / c)

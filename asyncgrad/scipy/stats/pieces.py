@@ -11,6 +11,7 @@ from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import gamma
+from .gamma_powers import loggamma
 from .mean_powers import skewness_and_kurtosis
 from .normal import norm
 from .powers import weibull_min
@@ -29,6 +30,10 @@ __all__ = [
     "trapezoid",
     "triang",
 ]
+
+
+#: The logarithm of a number whose square is lost beside 1.
+_LOG_START = -19.0
 
 
 class _TwoSided(OnLine):
@@ -77,34 +82,52 @@ class HalfGeneralizedNormal(Positive):
     def _logpdf(self, y: Any, beta: Any) -> Any:
         return np.log(beta) - special.gammaln(1 / beta) - y**beta
 
+    # Next to 0 by the first terms of a series: there the power underflows, and the derivative of the incomplete gamma
+    # function may be infinite.
+
     def _cdf(self, y: Any, beta: Any) -> Any:
-        is_start = raw(y) == 0
-        if not np.any(is_start):
-            return gamma._cdf(y**beta, 1 / beta)
-        # At 0 the derivative of the incomplete gamma function is infinite, and that of the power is 0.
-        start = np.where(is_start, y, 0.0)
-        series = np.exp(np.log(beta) - special.gammaln(1 / beta)) * (start - start ** (1 + beta) / (1 + beta))
-        return np.where(is_start, series, gamma._cdf(np.where(is_start, 1.0, y) ** beta, 1 / beta))
+        is_start, start = self._start(y, beta)
+        rest = loggamma._cdf(beta * np.log(np.where(is_start, 1.0, y)), 1 / beta)
+        return rest if start is None else np.where(is_start, start, rest)
+
+    def _logcdf(self, y: Any, beta: Any) -> Any:
+        is_start, start = self._start(y, beta)
+        rest = loggamma._logcdf(beta * np.log(np.where(is_start, 1.0, y)), 1 / beta)
+        return rest if start is None else np.where(is_start, np.log(np.where(is_start, start, 1.0)), rest)
 
     def _sf(self, y: Any, beta: Any) -> Any:
-        is_start = raw(y) == 0
-        if not np.any(is_start):
-            return gamma._sf(y**beta, 1 / beta)
-        rest = gamma._sf(np.where(is_start, 1.0, y) ** beta, 1 / beta)
-        return np.where(is_start, 1 - self._cdf(np.where(is_start, y, 0.0), beta), rest)
+        is_start, start = self._start(y, beta)
+        rest = loggamma._sf(beta * np.log(np.where(is_start, 1.0, y)), 1 / beta)
+        return rest if start is None else np.where(is_start, 1 - start, rest)
 
     def _logsf(self, y: Any, beta: Any) -> Any:
-        is_start = raw(y) == 0
+        is_start, start = self._start(y, beta)
+        rest = loggamma._logsf(beta * np.log(np.where(is_start, 1.0, y)), 1 / beta)
+        return rest if start is None else np.where(is_start, np.log1p(-start), rest)
+
+    def _start(self, y: Any, beta: Any) -> tuple[Any, Any]:
+        """Return where a number is next to 0, and the distribution function there, 0 elsewhere; None if nowhere."""
+        bare = raw(y)
+        with np.errstate(divide="ignore"):
+            is_start = raw(beta) * np.log(bare) < _LOG_START
         if not np.any(is_start):
-            return gamma._logsf(y**beta, 1 / beta)
-        start = np.log1p(-self._cdf(np.where(is_start, y, 0.0), beta))
-        return np.where(is_start, start, gamma._logsf(np.where(is_start, 1.0, y) ** beta, 1 / beta))
+            return False, None
+        near, beta = np.where(is_start, y, 0.0), np.where(is_start, beta, 1.0)
+        return is_start, np.exp(np.log(beta) - special.gammaln(1 / beta)) * (near - near ** (1 + beta) / (1 + beta))
 
     def _ppf(self, q: Any, beta: Any) -> Any:
-        return gamma._ppf(q, 1 / beta) ** (1 / beta)
+        log_height = np.log(beta) - special.gammaln(1 / beta)
+        is_start = raw(beta) * (np.log(raw(q)) - raw(log_height)) < _LOG_START
+        if not np.any(is_start):
+            return np.exp(loggamma._ppf(q, 1 / beta) / beta)
+        near = np.where(is_start, q, 0.5) / np.exp(np.where(is_start, log_height, 0.0))
+        exponent = np.where(is_start, beta, 1.0)
+        start = near * (1 + near**exponent / (1 + exponent))
+        rest = np.exp(loggamma._ppf(np.where(is_start, 0.5, q), 1 / np.where(is_start, 1.0, beta)) / beta)
+        return np.where(is_start, start, rest)
 
     def _isf(self, q: Any, beta: Any) -> Any:
-        return gamma._isf(q, 1 / beta) ** (1 / beta)
+        return np.exp(loggamma._isf(q, 1 / beta) / beta)
 
     def _mean_and_variance(self, beta: Any) -> tuple[Any, Any]:
         first, second, third = (special.gammaln(order / beta) for order in (1, 2, 3))
@@ -131,7 +154,8 @@ class GeneralizedNormal(_TwoSided):
         is_middle = raw(q) == 0.5
         # At the median the size is 0, where its power has no derivative: there the quantile is a line.
         value = _TwoSided._ppf(self, np.where(is_middle, 0.25, q), beta)
-        slope = np.exp(-self._logpdf(np.zeros(()), raw(beta)))
+        # It may be as steep as no number is.
+        slope = np.exp(np.minimum(special.gammaln(1 / raw(beta)) - np.log(raw(beta)) + math.log(2), 700.0))
         return np.where(is_middle, (np.where(is_middle, q, 0.5) - 0.5) * slope, value)
 
     def _skewness_and_kurtosis(self, beta: Any) -> tuple[Any, Any]:

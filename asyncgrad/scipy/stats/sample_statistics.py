@@ -1,4 +1,4 @@
-"""Distributions of statistics of samples: Kolmogorov's and Smirnov's, and Tukey's lambda."""
+"""Distributions of statistics of samples: Kolmogorov's and Smirnov's of one and two sides, and Tukey's lambda."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .implicit import Implicit
 from .mean_powers import skewness_and_kurtosis
+from .two_sided_statistic import two_sided_cdf_, two_sided_derivative
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["ksone", "kstwobign", "tukeylambda"]
+__all__ = ["ksone", "kstwo", "kstwobign", "tukeylambda"]
 
 # SciPy's distribution functions keep the digits of small probabilities, which 1 minus the others' do not.
 
@@ -120,6 +121,69 @@ class Smirnov(Implicit):
 
 
 @final
+class KolmogorovSmirnov(Implicit):
+    """The distribution of the greatest distance on either side, for a sample of `n`, which has no derivative."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("n",)
+
+    def _valid(self, *shapes: Any) -> Any:
+        return (shapes[0] >= 1) & (shapes[0] == np.round(shapes[0]))
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.5 / raw(shapes[0]), 1.0
+
+    def _point_inside(self, *shapes: Any) -> Any:
+        return 0.75 / np.sqrt(raw(shapes[0]))
+
+    def _flat_ends(self, *shapes: Any) -> tuple[bool | np.ndarray, bool | np.ndarray]:
+        # The density is a power n - 1 of the distance to either end.
+        is_flat = raw(shapes[0]) >= 3
+        return is_flat, is_flat
+
+    def _logpdf(self, y: Any, n: Any) -> Any:
+        density = two_sided_derivative.call(y, raw(n), 1)
+        is_nothing = raw(density) <= 0
+        return np.where(is_nothing, -np.inf, np.log(np.where(is_nothing, 1.0, density)))
+
+    def _pdf(self, y: Any, n: Any) -> Any:
+        return two_sided_derivative.call(y, raw(n), 1)
+
+    def _cdf(self, y: Any, n: Any) -> Any:
+        return two_sided_cdf_.call(y, raw(n), False)
+
+    def _sf(self, y: Any, n: Any) -> Any:
+        return two_sided_cdf_.call(y, raw(n), True)
+
+    def _mean_powers(self, n: Any) -> list[Any]:
+        """Return the means of the first four powers, by integrals of the survival function over narrow pieces."""
+        points, weights = special.roots_legendre(8)
+        counts = np.asarray(raw(n))
+        found = np.full((4, *counts.shape), np.nan)
+        for index in np.ndindex(counts.shape):
+            if self._valid(counts[index]):
+                count = int(counts[index])
+                start, end = 0.5 / count, min(1.0, 5 / math.sqrt(count))
+                # Of a small sample it is a polynomial between multiples of the half of 1 / n.
+                pieces = min(max(2 * count - 1, 1), 24)
+                width = (end - start) / pieces
+                places = start + (np.arange(pieces)[:, np.newaxis] + (points + 1) / 2) * width
+                terms = np.asarray(scipy_stats.kstwo.sf(places, count)) * weights * (width / 2)
+                found[:, *index] = [
+                    start**order + np.sum(order * places ** (order - 1) * terms) for order in (1, 2, 3, 4)
+                ]
+        return list(found)
+
+    def _mean_and_variance(self, n: Any) -> tuple[Any, Any]:
+        mean, second, _, _ = self._mean_powers(n)
+        return mean, second - mean * mean
+
+    def _skewness_and_kurtosis(self, n: Any) -> tuple[Any, Any]:
+        return skewness_and_kurtosis(self._mean_powers(n))
+
+
+@final
 class TukeyLambda(ContinuousDistribution):
     """Tukey's lambda distribution, of the quantile (q**lam - (1 - q)**lam) / lam."""
 
@@ -176,5 +240,6 @@ class TukeyLambda(ContinuousDistribution):
 
 
 ksone: Smirnov = Smirnov("ksone")
+kstwo: KolmogorovSmirnov = KolmogorovSmirnov("kstwo")
 kstwobign: KolmogorovLimit = KolmogorovLimit("kstwobign")
 tukeylambda: TukeyLambda = TukeyLambda("tukeylambda")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OnLine",
     "Positive",
+    "bounded",
     "bounded_exp",
     "log1p_power",
     "logarithm_over",
@@ -64,6 +65,12 @@ def _(g: Any, x: Any) -> Array:
 def bounded_exp(y: Any) -> Any:
     """Return exp(y), bounded where it would overflow, so that what it underflows to has no gradient of nan."""
     return np.exp(np.minimum(y, 700.0)) if np.any(raw(y) > 700) else np.exp(y)
+
+
+def bounded(y: Any) -> Any:
+    """Return numbers, and instead of infinite ones great ones, of which functions are no differences of infinities."""
+    is_infinite = np.isinf(raw(y))
+    return np.where(is_infinite, np.sign(raw(y)) * 1e305, y) if np.any(is_infinite) else y
 
 
 def not_below_numbers(logarithm: Any) -> Any:

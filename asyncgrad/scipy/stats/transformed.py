@@ -428,21 +428,47 @@ class SkewT(WithPowers):
         return shapes
 
     def _to_base(self, y: Any, a: Any, b: Any) -> Any:
-        root = np.sqrt(a + b + y * y)
+        # A square may overflow.
+        root = np.hypot(np.sqrt(a + b), y)
         # Below 0 the difference of the root and y would lose its digits.
         is_left = raw(y) < 0
-        left = (a + b) / (2 * root * (root - np.where(is_left, y, 0.0)))
+        left = (a + b) / (2 * root) / (root - np.where(is_left, y, 0.0))
         return np.where(is_left, left, (1 + y / root) / 2)
 
     def _from_base(self, z: Any, a: Any, b: Any) -> Any:
         return (2 * z - 1) * np.sqrt((a + b) / (4 * z * (1 - z)))
 
     def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
-        return np.log((a + b) / 2) - 1.5 * np.log(a + b + y * y)
+        return np.log((a + b) / 2) - 3 * np.log(np.hypot(np.sqrt(a + b), y))
+
+    def _log_share(self, y: Any, a: Any, b: Any) -> Any:
+        """Return the logarithm of twice the base's variable, which may underflow."""
+        root = np.hypot(np.sqrt(a + b), y)
+        is_left = raw(y) < 0
+        left = np.log(a + b) - np.log(root) - np.log(root - np.where(is_left, y, 0.0))
+        return np.where(is_left, left, np.log1p(np.where(is_left, 0.0, y) / root))
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
-        powers = (a + 0.5) * np.log(2 * self._to_base(y, a, b)) + (b + 0.5) * np.log(2 * self._to_base(-y, a, b))
+        powers = (a + 0.5) * self._log_share(y, a, b) + (b + 0.5) * self._log_share(-y, a, b)
         return powers - (a + b - 1) * math.log(2) - special.betaln(a, b) - 0.5 * np.log(a + b)
+
+    # Each side by the probability beyond, which has the digits.
+
+    def _cdf(self, y: Any, a: Any, b: Any) -> Any:
+        is_right, size, first, last = self._side(y, a, b)
+        tail = beta._cdf(self._to_base(-size, first, last), first, last)
+        return np.where(is_right, 1 - tail, tail)
+
+    def _logcdf(self, y: Any, a: Any, b: Any) -> Any:
+        is_right, size, first, last = self._side(y, a, b)
+        tail = beta._logcdf(self._to_base(-size, first, last), first, last)
+        return np.where(is_right, np.log1p(-np.exp(np.where(is_right, tail, -1.0))), tail)
+
+    @staticmethod
+    def _side(y: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+        """Return which numbers are positive, the sizes, and the shapes by which the tails fall off."""
+        is_right = raw(y) > 0
+        return is_right, np.where(is_right, y, -y), *(np.where(is_right, one, other) for one, other in ((b, a), (a, b)))
 
     def _sf(self, y: Any, a: Any, b: Any) -> Any:
         return self._cdf(-y, b, a)

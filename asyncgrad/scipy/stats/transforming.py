@@ -12,6 +12,7 @@ from ...core.arrays.values import raw
 from ...core.tensor import asarray
 from .continuous_distribution import ContinuousDistribution
 from .mean_powers import skewness_and_kurtosis
+from .supports import bounded, not_below_numbers
 
 __all__ = [
     "LINE",
@@ -78,12 +79,12 @@ class Transformed(ContinuousDistribution):
         return self._ends
 
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
-        z = self._to_base(y, *shapes)
-        return self.base._logpdf(z, *self._base_shapes(*shapes)) + self._log_slope(y, *shapes)
+        z = bounded(self._to_base(y, *shapes))
+        return not_below_numbers(self.base._logpdf(z, *self._base_shapes(*shapes)) + self._log_slope(y, *shapes))
 
     def _of_base(self, method: str, other: str, y: Any, shapes: tuple[Any, ...]) -> Any:
         chosen = other if self._decreases else method
-        return getattr(self.base, chosen)(self._to_base(y, *shapes), *self._base_shapes(*shapes))
+        return getattr(self.base, chosen)(bounded(self._to_base(y, *shapes)), *self._base_shapes(*shapes))
 
     def _cdf(self, y: Any, *shapes: Any) -> Any:
         return self._of_base("_cdf", "_sf", y, shapes)

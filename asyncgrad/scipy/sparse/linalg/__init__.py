@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from .functions import expm_multiply as expm_multiply
 from .functions import inv as inv
 from .functions import norm as norm
+from .least_squares import lsmr as lsmr
+from .least_squares import lsqr as lsqr
 from .systems import Factors as Factors
 from .systems import bicgstab as bicgstab
 from .systems import cg as cg
@@ -22,6 +24,8 @@ __all__ = [
     "factorized",
     "gmres",
     "inv",
+    "lsmr",
+    "lsqr",
     "minres",
     "norm",
     "splu",

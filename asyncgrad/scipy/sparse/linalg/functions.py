@@ -42,6 +42,7 @@ def inv(A: Any) -> SparseArray:
 
     Raises:
         TypeError: the matrix is dense.
+        RuntimeError: it is exactly singular.
 
     Source: scipy.sparse.linalg.inv.
 

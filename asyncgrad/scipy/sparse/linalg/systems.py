@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ....core.arrays.array_like import TensorLike
 
 
-__all__ = ["Factors", "bicgstab", "cg", "factorized", "gmres", "minres", "splu", "spsolve"]
+__all__ = ["Factors", "bicgstab", "cg", "factorized", "gmres", "minres", "splu", "spsolve", "with_all_elements"]
 
 
 @final
@@ -82,7 +82,7 @@ def _(g: Array, data: Any, pattern: Any, solver: Any, transposed: bool) -> Array
 _solution = sparse_solution.call
 
 
-def _with_all_elements(matrix: Any) -> SparseArray:
+def with_all_elements(matrix: Any) -> SparseArray:
     """Return a dense matrix as a sparse array whose pattern has all places: each element has a gradient, zeros too."""
     height, width = matrix.shape
     pattern = Pattern(np.tile(np.arange(width), height), np.arange(height + 1) * width, (height, width))
@@ -96,7 +96,7 @@ def _system(name: str, a: Any, b: Any) -> tuple[SparseArray, Any]:
         dense = floating(a)
         if dense.ndim != 2:
             raise ValueError(f"scipy.sparse.linalg.{name} takes a square matrix, not shape {dense.shape}")
-        a = _with_all_elements(dense)
+        a = with_all_elements(dense)
     b = floating(b)
     if a.is_vector or a.shape[0] != a.shape[1] or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
         raise ValueError(
@@ -125,9 +125,10 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = T
 
     Raises:
         ValueError: the shapes do not fit.
+        RuntimeError: the matrix is singular, and `b` is a sparse matrix.
 
     Warns:
-        MatrixRankWarning: the matrix is singular; the solution is NaN, as SciPy's.
+        MatrixRankWarning: the matrix is singular, and `b` is dense or one column; the solution is NaN, as SciPy's.
 
     Example:
         >>> from asyncgrad.scipy import sparse
@@ -138,9 +139,13 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = T
     a, b = _system("spsolve", A, b.toarray() if is_sparse else b)
     if b.ndim == 2 and b.shape[1] == 1:
         b = b[:, 0]
-    result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, None, permc_spec), False)
+    solver = Solver(a.pattern, None, permc_spec)
+    if is_sparse and b.ndim == 2:
+        # As for SciPy a singular matrix is an error here, and no warning.
+        solver.factor(raw(a.data))
+    result: Tensor = _solution(a.data, b, a.pattern, solver, False)
     # An element of the solution that happens to be 0 has a gradient.
-    return _with_all_elements(result) if is_sparse and result.ndim == 2 else result
+    return with_all_elements(result) if is_sparse and result.ndim == 2 else result
 
 
 @final

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from functools import update_wrapper
 from operator import setitem
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Protocol, Self, TypeVar, final
@@ -1249,9 +1248,10 @@ def _own_constructor(cls: type[Module]) -> None:
     if "__init__" in vars(cls) or not isinstance(inherited, FunctionType) or not cls.__module__.startswith(_LAYERS):
         return
     parts = (inherited.__name__, inherited.__defaults__, inherited.__closure__)
-    own = update_wrapper(FunctionType(inherited.__code__, inherited.__globals__, *parts), inherited)
-    own.__kwdefaults__, own.__qualname__ = inherited.__kwdefaults__, f"{cls.__qualname__}.__init__"
-    del own.__wrapped__  # type: ignore[attr-defined]
+    own = FunctionType(inherited.__code__, inherited.__globals__, *parts)
+    own.__kwdefaults__, own.__annotations__ = inherited.__kwdefaults__, inherited.__annotations__
+    own.__doc__, own.__module__ = inherited.__doc__, inherited.__module__
+    own.__qualname__ = f"{cls.__qualname__}.__init__"
     type.__setattr__(cls, "__init__", own)
 
 

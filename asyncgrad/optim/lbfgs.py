@@ -99,13 +99,13 @@ class LBFGS(Optimizer):
     _evaluates_again = True
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add the only param_group.
+        """Add the only group.
 
         Raises:
             ArgumentError: there is one already.
         """
         if self.param_groups:
-            raise ArgumentError("LBFGS takes all parameters as one vector, so it has one param_group: pass one list or tree")
+            raise ArgumentError("LBFGS takes all parameters as one vector, so it has one group: pass one list or tree")
         super().add_param_group(param_group)
 
     @staticmethod

@@ -98,7 +98,7 @@ class LBFGS(Optimizer):
 
     _evaluates_again = True
 
-    def add_param_group(self, group: Group) -> None:
+    def add_param_group(self, param_group: Group) -> None:
         """Add the only group.
 
         Raises:
@@ -106,7 +106,7 @@ class LBFGS(Optimizer):
         """
         if self.param_groups:
             raise ArgumentError("LBFGS takes all parameters as one vector, so it has one group: pass one list or tree")
-        super().add_param_group(group)
+        super().add_param_group(param_group)
 
     @staticmethod
     def _check(group: Group) -> None:

@@ -142,12 +142,13 @@ class Optimizer(ABC):
     def _check_param(name: str, param: Tensor) -> None:
         """Raise if a parameter, which is a leaf, is not what this optimizer takes."""
 
-    def add_param_group(self, group: Group) -> None:
+    def add_param_group(self, param_group: Group) -> None:
         """Add a group: a dict with a tensor or a tree under "params", and options that differ from the defaults.
 
         Raises:
             ArgumentError, ArgumentTypeError: as on construction.
         """
+        group = param_group
         if not isinstance(group, dict) or "params" not in group:
             raise ArgumentTypeError(f"a group must be a dict with tensors under 'params', not {group!r:.60}")
         if unknown := sorted(set(group) - {"params", *self.defaults}):

@@ -57,6 +57,7 @@ class RMSprop(ElementwiseOptimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
+        *,
         maximize: bool = False,
     ) -> None:
         defaults = {

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from ..core.settings.arguments import describe, must_be, number, takes, truth, whole_number
+from ..core.settings.arguments import check_callable, describe, must_be, number, takes, truth, whole_number
 from ..core.settings.lazy import name_advisor
 from ..core.tensor import Tensor
 from ..errors import ArgumentError, ArgumentTypeError
@@ -269,6 +269,8 @@ class MultiStepLR(Schedule):
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
+        if not isinstance(milestones, Iterable):
+            raise ArgumentTypeError(must_be("milestones", "an iterable of ints", milestones))
         self.milestones: list[int] = sorted(Counter(whole_number(one, "a milestone") for one in milestones).elements())
         self.gamma: float = number(gamma, "gamma")
         super().__init__(optimizer, last_epoch)
@@ -374,7 +376,7 @@ class PolynomialLR(Schedule):
     Args:
         optimizer: whose rates are set.
         total_iters: steps until the rates are 0.
-        power: of the polynomial.
+        power: of the polynomial; not negative.
         last_epoch: the number of the last step; -1 to begin.
 
     Source: torch.optim.lr_scheduler.PolynomialLR.
@@ -382,7 +384,7 @@ class PolynomialLR(Schedule):
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters: int = whole_number(total_iters, "total_iters", 1)
-        self.power: float = number(power, "power")
+        self.power: float = number(power, "power", 0)
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -573,7 +575,9 @@ class CyclicLR(Schedule):
         if self._rise <= 0:
             raise ArgumentError(f"step_size_up must be above 0, not {step_size_up}")
         self.mode, self.gamma, self.scale_mode = mode, number(gamma, "gamma"), scale_mode
-        if scale_fn is None and mode not in ("triangular", "triangular2", "exp_range"):
+        if scale_fn is not None:
+            check_callable(scale_fn, "scale_fn", "with a number", "pass a function", ArgumentTypeError)
+        elif mode not in ("triangular", "triangular2", "exp_range"):
             raise ArgumentError(f"mode must be 'triangular', 'triangular2' or 'exp_range', not {mode!r}")
         if scale_mode not in ("cycle", "iterations"):
             raise ArgumentError(f"scale_mode must be 'cycle' or 'iterations', not {scale_mode!r}")
@@ -682,6 +686,8 @@ class OneCycleLR(Schedule):
         self.anneal_strategy = anneal_strategy
         self._divisor: float = number(div_factor, "div_factor")
         self._final_divisor: float = number(final_div_factor, "final_div_factor")
+        if not self._divisor or not self._final_divisor:
+            raise ArgumentError("div_factor and final_div_factor divide the rate, and must not be 0")
         top = pct_start * self.total_steps - 1
         #: The steps at which the rate has its extremes after the first one.
         self._bends: list[float] = [top, self.total_steps - 1]

@@ -227,7 +227,7 @@ ALLOWED = {
     ],
     "options and state by name, each of a type of its own": [
         "*Schedule*.options, return",
-        "*.add_param_group, group",
+        "*.add_param_group, param_group",
         "*.load_state_dict, state_dict",
         "*.state_dict, return",
         "CosineAnnealingWarmRestarts.options, return",

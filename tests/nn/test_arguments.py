@@ -54,6 +54,22 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: nn.max_pool2d(ones((2, 2)), 2), "max_pool2d takes x of shape (n, channels, height, width), not (2, 2)"),
     (lambda: nn.max_pool2d(ones((1, 4, 4)), 2, padding=2), "more than half of the kernel"),
+    (
+        lambda: nn.max_pool1d(ones((1, 4)), 2, padding=2),
+        "max_pool1d: a padding of 2 is more than half of the kernel, 2",
+    ),
+    (
+        lambda: nn.max_pool1d(ones((1, 4)), 5),
+        "max_pool1d: a kernel of 5 with dilation 1 does not fit into a sequence of 4",
+    ),
+    (lambda: nn.avg_pool1d(ones((1, 0)), 2), "avg_pool1d takes sequences with a channel and at least one element"),
+    (lambda: nn.adaptive_avg_pool1d(ones((1, 0)), 2), "adaptive_avg_pool1d takes sequences with at least one element"),
+    (lambda: nn.max_pool2d(ones((1, 4, 4)), 2, stride=True), "stride must be an int of at least 1"),
+    (lambda: nn.lp_pool2d(ones((1, 4, 4)), 0, 2), "norm_type must not be 0"),
+    (lambda: nn.cross_entropy(ones((2, 3)), ones((2, 3)), ones(1)), "3 classes takes a weight of shape (3,), not (1,)"),
+    (lambda: nn.interpolate(ones((1, 1, 4)), scale_factor=1e308), "cannot make images of shape (4,) larger"),
+    (lambda: nn.Unflatten(1, (2, -1))(ones((2, 3))), "into sizes whose product is 3"),
+    (lambda: nn.ZeroPad1d((1,)), "ZeroPad1d takes a padding of one int, or of 2, not (1,)"),
     (lambda: nn.avg_pool2d(ones((1, 4, 4)), (2, 2, 2)), "kernel_size must be an int of at least 1, or a pair"),
     (lambda: nn.avg_pool2d(ones((1, 4, 4)), 2, divisor_override=0), "divisor_override=0"),
     (lambda: nn.scaled_dot_product_attention(ones((2, 3)), ones((2, 4)), ones((2, 3))), "not (2, 3), (2, 4) and"),
@@ -184,6 +200,9 @@ WRONG_TYPES: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.glu(ones(2), NOTHING), "axis must be an int, not NoneType None"),
     (lambda: nn.nll_loss(ones((1, 2)), np.array([0]), None, NOTHING), "ignore_index must be an int, not NoneType None"),
     (lambda: nn.avg_pool2d(ones((1, 4, 4)), 2, count_include_pad=NOTHING), "count_include_pad must be True or False"),
+    (lambda: nn.embedding(np.array([0]), ones((3, 2)), FLOAT), "padding_idx must be an int, not float 2.0"),
+    (lambda: nn.embedding_bag(np.array([[0]]), ones((3, 2)), padding_idx=YES), "padding_idx must be an int, not str"),
+    (lambda: nn.Unflatten(1, NOTHING), "unflattened_size must be a tuple of ints, not NoneType None"),
 ]
 
 OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [

@@ -745,7 +745,27 @@ def test_layers_are_shown_as_pytorch_shows_them() -> None:
         nn.AvgPool1d(2): "kernel_size=(2,), stride=(2,), padding=(0,)",
         nn.LPPool1d(2, 3): "norm_type=2, kernel_size=3, stride=None, ceil_mode=False",
         nn.ConstantPad1d(1, 2): "padding=(1, 1), value=2",
+        nn.ConstantPad1d(1, -math.inf): "padding=(1, 1), value=-inf",
         nn.Softshrink(): "0.5",
+        nn.Hardshrink(2): "2",
+        nn.ReLU(inplace=True): "inplace=True",
+        nn.LeakyReLU(0.2, inplace=True): "negative_slope=0.2, inplace=True",
+        nn.Hardtanh(-math.inf, 1): "min_val=-inf, max_val=1",
+        nn.Dropout(): "p=0.5, inplace=False",
+        nn.BatchNorm1d(3, 1, 0): "3, eps=1, momentum=0, affine=True, bias=True, track_running_stats=True",
+        nn.Embedding(3, 2, max_norm=1, norm_type=math.inf): "3, 2, max_norm=1, norm_type=inf",
+        nn.MaxUnpool1d(3): "kernel_size=(3,), stride=(3,), padding=(0,)",
+        nn.ConvTranspose1d(2, 3, 3, 2, output_padding=1): "2, 3, kernel_size=(3,), stride=(2,), output_padding=(1,)",
     }
 
     assert [layer.extra_repr() for layer in shown] == list(shown.values())
+
+
+def test_a_missing_argument_is_one_of_the_class_that_is_written() -> None:
+    classes = [one for name in nn.__all__ if isinstance(one := getattr(nn, name), type) and issubclass(one, nn.Module)]
+    makers = {one.__name__: one.__init__ for one in classes if one.__init__ is not object.__init__}
+
+    assert len(makers) > 100
+    assert [name for name, maker in makers.items() if maker.__qualname__ != f"{name}.__init__"] == []
+    with pytest.raises(TypeError, match=r"Conv2d\.__init__\(\) missing 1 required positional argument: 'kernel_size'"):
+        nn.Conv2d(3, 8)  # type: ignore[call-arg]

@@ -159,6 +159,7 @@ def test_numbers_are_vectors_of_one_element() -> None:
     assert (cosine.item(), unit.item()) == (-1.0, -1.0)
     assert abs(sync.grad(cosine + unit, [x])[0].item()) < 1e-15
     assert nn.multi_margin_loss(np.array(3.0), np.array(0)) == 0.0
+    assert nn.pairwise_distance(x, np.array(1.0), eps=0.0, keepdims=True).item() == 4.0
     assert nn.normalize(np.array([[3.0, 0.0], [0.0, 4.0]]), axis=None).tolist() == [[0.6, 0.0], [0.0, 0.8]]
 
 

@@ -491,6 +491,10 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         ArgumentError,
         "state_dict has no 'base_lrs'",
     ),
+    (lambda o: schedule.MultiStepLR(o, 3), ArgumentTypeError, "milestones must be an iterable of ints, not int 3"),  # type: ignore[arg-type]
+    (lambda o: schedule.CyclicLR(o, 0.1, 1.0, scale_fn=2.0), ArgumentTypeError, "scale_fn must be callable"),  # type: ignore[arg-type]
+    (lambda o: schedule.OneCycleLR(o, 1.0, 5, div_factor=0), ArgumentError, "final_div_factor divide the rate"),
+    (lambda o: schedule.PolynomialLR(o, power=-1), ArgumentError, "power must be a finite number of at least 0"),
 ]
 
 

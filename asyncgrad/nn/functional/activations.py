@@ -754,7 +754,7 @@ def softshrink(x: Tensor | np.ndarray, lambd: float = 0.5) -> Tensor | np.ndarra
         lambd: a number, not negative.
 
     Raises:
-        ArgumentError: `lambd` is negative.
+        ArgumentError: `lambd` is negative or not finite.
         ArgumentTypeError: x is complex.
 
     Source: torch.nn.functional.softshrink.
@@ -766,7 +766,7 @@ def softshrink(x: Tensor | np.ndarray, lambd: float = 0.5) -> Tensor | np.ndarra
         array([-0.5,  0. ,  2.5])
     """
     lambd = option("softshrink", "lambd", lambd)
-    if lambd < 0:
+    if not 0 <= lambd < math.inf:
         raise ArgumentError(f"softshrink needs a lambd that is not negative, not {lambd}")
     return _softshrink(x, lambd)
 

@@ -90,8 +90,11 @@ def pairwise_distance(
     check_arrays("pairwise_distance", x1=x1, x2=x2)
     p, eps = option("pairwise_distance", "p", p), option("pairwise_distance", "eps", eps)
     x1, x2 = in_floats(x1, x2)
-    common_shape("pairwise_distance", x1=x1, x2=x2)
-    return _norm(x1 - x2 + eps, p, -1, truth(keepdims, "keepdims"))
+    is_kept = truth(keepdims, "keepdims")
+    if not common_shape("pairwise_distance", x1=x1, x2=x2):
+        # Numbers are vectors of one element.
+        return _norm(np.reshape(x1 - x2 + eps, 1), p, -1, False)
+    return _norm(x1 - x2 + eps, p, -1, is_kept)
 
 
 @arrays_in_single

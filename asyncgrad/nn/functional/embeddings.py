@@ -17,7 +17,7 @@ from ...core.arrays.values import arange_like, as_like, is_device_array, on_host
 from ...core.graph.saved_hooks import prepare_write
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
-from ...core.settings.arguments import must_be, number, truth
+from ...core.settings.arguments import must_be, number, truth, whole_number
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
 from ..shared.arguments import array_of, as_saved, constant, is_outside
 
@@ -193,6 +193,7 @@ def embedding(
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: {_RIGHT_CALL}")
     rows, found = shape[0], None
+    padding_idx = None if padding_idx is None else _padding_row(padding_idx, rows)
     is_checked = data.__class__ is np.ndarray or not is_device_array(data) or table.dtype.kind not in "fc"
     if is_checked:
         _check_indices(data, rows)
@@ -200,10 +201,6 @@ def embedding(
         _shorten_rows(weight, data, number(max_norm, "max_norm", 0), norm_type)
     if not is_checked:
         found, data = _rows_unwaited(array_of(weight), data)
-    if padding_idx is not None:
-        if not -rows <= padding_idx < rows:
-            raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
-        padding_idx %= rows
     counts = _frequencies(data, table) if truth(scale_grad_by_freq, "scale_grad_by_freq") else None
     return _rows_at(weight, as_like(data, table), padding_idx, found, counts)
 
@@ -258,12 +255,12 @@ def embedding_bag(
     _check_bags(mode, frequencies or is_sparse, input, weight, per_sample_weights)
     indices, rows = on_host(constant("embedding_bag", "input", input)), array_of(weight).shape[0]
     starts, end = _bags(indices, offsets, truth(include_last_offset, "include_last_offset"))
-    _check_rows(indices, padding_idx, rows)
+    padding_row = _check_rows(indices, padding_idx, rows)
     flat = indices.reshape(-1).astype(np.int64)
     if max_norm is not None and flat.size:
         _shorten_rows(weight, flat, number(max_norm, "max_norm", 0), norm_type)
     table = array_of(weight)
-    kept, bags = _members(flat, starts, end, None if padding_idx is None else padding_idx % rows)
+    kept, bags = _members(flat, starts, end, padding_row)
     counts = _frequencies(flat, table, kept) if frequencies else None
     found = _rows_at(weight, as_like(flat[kept], table), None, None, counts)
     if per_sample_weights is not None:
@@ -294,12 +291,19 @@ def _check_bags(mode: str, is_scaled: bool, input: Any, weight: Any, per_sample_
         )
 
 
-def _check_rows(indices: Any, padding_idx: int | None, rows: int) -> None:
+def _check_rows(indices: Any, padding_idx: int | None, rows: int) -> int | None:
+    """Return the row that is left out, from 0 on, where all indices are those of rows."""
     if indices.size and (indices.min() < 0 or indices.max() >= rows):
         worst = indices.min() if indices.min() < 0 else indices.max()
         raise IndexRangeError(f"embedding_bag got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
-    if padding_idx is not None and not -rows <= padding_idx < rows:
+    return None if padding_idx is None else _padding_row(padding_idx, rows)
+
+
+def _padding_row(padding_idx: int, rows: int) -> int:
+    """Return the number of a row, from 0 on."""
+    if not -rows <= whole_number(padding_idx, "padding_idx") < rows:
         raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
+    return int(padding_idx) % rows
 
 
 def _bags(indices: Any, offsets: Any, has_end: bool) -> tuple[Any, int]:

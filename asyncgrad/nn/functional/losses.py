@@ -362,7 +362,7 @@ def smooth_l1_loss(
     """
     check_reduction(reduction)
     beta = option("smooth_l1_loss", "beta", beta)
-    if beta < 0:
+    if not beta >= 0:
         raise ArgumentError(f"smooth_l1_loss needs a beta that is not negative, not {beta}")
     warn_if_broadcast("smooth_l1_loss", input, target)
     check_real("smooth_l1_loss", input=input, target=target)
@@ -968,6 +968,11 @@ def _against_probabilities(
             f"not floating labels of shape {array_of(target).shape}"
         )
     axis = min(1, len(shape) - 1)
+    if weight is not None and array_of(weight).shape != (shape[axis],):
+        raise ArgumentError(
+            f"cross_entropy of {shape[axis]} classes takes a weight of shape {(shape[axis],)}, not "
+            f"{array_of(weight).shape}"
+        )
     if smoothing:
         target = target * (1 - smoothing) + smoothing / shape[axis]
     product = log_softmax(logits, axis) * target

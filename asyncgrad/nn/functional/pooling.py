@@ -25,7 +25,17 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth, whole_number
 from ...core.tensor import asarray
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_real, complex_error, floating, option, pair, single, triple
+from ..shared.arguments import (
+    array_of,
+    check_real,
+    complex_error,
+    floating,
+    is_length,
+    option,
+    pair,
+    single,
+    triple,
+)
 from ..shared.layouts import empty_laid_like, in_order_of
 from ..shared.rows import product_along
 from ..shared.windows import Window, add_shifted, crop, pad, shifted, with_height, without_height
@@ -414,8 +424,8 @@ def max_pool1d(
         array([[[4., 3.]]])
     """
     check_real("max_pool1d", x=x)
-    kernel, steps = _of_one_row("max_pool1d", x, kernel_size, stride)
     around, dilations = (0, single("padding", padding, 0)), (1, single("dilation", dilation, 1))
+    kernel, steps = _of_one_row("max_pool1d", x, kernel_size, stride, around[1], dilations[1], ceil_mode)
     found = max_pool2d(with_height(x), kernel, steps, around, dilations, ceil_mode, return_indices)
     return tuple(map(without_height, found)) if return_indices else without_height(found)
 
@@ -452,18 +462,32 @@ def avg_pool1d(
         >>> nn.avg_pool1d(np.array([[[1.0, 4.0, 2.0, 3.0]]]), 2)
         array([[[2.5, 2.5]]])
     """
-    kernel, steps = _of_one_row("avg_pool1d", x, kernel_size, stride)
     around = (0, single("padding", padding, 0))
+    kernel, steps = _of_one_row("avg_pool1d", x, kernel_size, stride, around[1], 1, ceil_mode)
     return without_height(avg_pool2d(with_height(x), kernel, steps, around, ceil_mode, count_include_pad))
 
 
-def _of_one_row(function: str, x: Any, kernel_size: Any, stride: Any) -> tuple[tuple[int, int], tuple[int, int] | None]:
+def _of_one_row(
+    function: str, x: Any, kernel_size: Any, stride: Any, padding: int, dilation: int, ceil_mode: bool
+) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the kernel and the stride over images with one row."""
     shape = array_of(x).shape
     if len(shape) not in (2, 3):
         raise ArgumentError(f"{function} takes x of shape (n, channels, length), not {shape}")
-    kernel = (1, single("kernel_size", kernel_size, 1))
-    return kernel, None if _is_left_out(stride) else (1, single("stride", stride, 1))
+    if not all(shape[-2:]):
+        raise ArgumentError(f"{function} takes sequences with a channel and at least one element, not of shape {shape}")
+    kernel = single("kernel_size", kernel_size, 1)
+    if 2 * padding > kernel:
+        raise ArgumentError(f"{function}: a padding of {padding} is more than half of the kernel, {kernel}")
+    step = kernel if _is_left_out(stride) else single("stride", stride, 1)
+    missing = dilation * (kernel - 1) + 1 - shape[-1] - 2 * padding
+    # With ceil_mode a window may reach beyond the end by less than a step.
+    if missing > 0 and not (truth(ceil_mode, "ceil_mode") and missing < step):
+        raise ArgumentError(
+            f"{function}: a kernel of {kernel} with dilation {dilation} does not fit into a sequence of {shape[-1]} "
+            f"with padding {padding}"
+        )
+    return (1, kernel), (1, step)
 
 
 # Adaptive pooling
@@ -542,7 +566,7 @@ def _sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int
     if len(shape) not in (3, 4):
         raise ArgumentError(f"{function} takes x of shape (n, channels, height, width), not {shape}")
     both = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size, output_size)
-    is_whole = all(one is None or (isinstance(one, (int, np.integer)) and one >= 0) for one in both)
+    is_whole = all(one is None or is_length(one, 0) for one in both)
     if output_size is None or len(both) != 2 or not is_whole:
         raise ArgumentError(
             f"{function}: output_size must be an int of at least 0, or a pair of them, in which None keeps a size, "
@@ -623,7 +647,9 @@ def adaptive_avg_pool1d(x: Tensor | np.ndarray, output_size: Lengths) -> Tensor 
         >>> nn.adaptive_avg_pool1d(np.arange(3.0).reshape(1, 1, 3), 2)
         array([[[0.5, 1.5]]])
     """
-    return without_height(adaptive_avg_pool2d(_sequences("adaptive_avg_pool1d", x), (1, _length(output_size))))
+    return without_height(
+        adaptive_avg_pool2d(_sequences("adaptive_avg_pool1d", x), (1, single("output_size", output_size, 0)))
+    )
 
 
 @on_device_of_arguments
@@ -710,7 +736,7 @@ def adaptive_max_pool1d(x: Tensor | np.ndarray, output_size: Lengths, return_ind
     """
     check_real("adaptive_max_pool1d", x=x)
     images = _sequences("adaptive_max_pool1d", x)
-    found = adaptive_max_pool2d(images, (1, _length(output_size)), return_indices)
+    found = adaptive_max_pool2d(images, (1, single("output_size", output_size, 0)), return_indices)
     return tuple(map(without_height, found)) if return_indices else without_height(found)
 
 
@@ -718,13 +744,9 @@ def _sequences(function: str, x: Any) -> Any:
     shape = array_of(x).shape
     if len(shape) not in (2, 3):
         raise ArgumentError(f"{function} takes x of shape (n, channels, length), not {shape}")
+    if not shape[-1]:
+        raise ArgumentError(f"{function} takes sequences with at least one element, not of shape {shape}")
     return with_height(x)
-
-
-def _length(output_size: Any) -> Any:
-    if output_size is None:
-        raise ArgumentError("the output_size of sequences must be an int of at least 0, not None")
-    return output_size[0] if isinstance(output_size, (tuple, list)) and len(output_size) == 1 else output_size
 
 
 # Volumes are pooled in each layer, and then along the depth.
@@ -981,7 +1003,7 @@ def lp_pool1d(
         array([[[ 5., 10.]]])
     """
     kernel = single("kernel_size", kernel_size, 1)
-    power = option("lp_pool1d", "norm_type", norm_type)
+    power = _power("lp_pool1d", norm_type)
     return _root(avg_pool1d(x**power, kernel, stride, 0, ceil_mode), kernel, power)
 
 
@@ -1014,7 +1036,7 @@ def lp_pool2d(
         array([[[5.]]])
     """
     kernel = pair("kernel_size", kernel_size, 1)
-    power = option("lp_pool2d", "norm_type", norm_type)
+    power = _power("lp_pool2d", norm_type)
     return _root(avg_pool2d(x**power, kernel, stride, 0, ceil_mode), math.prod(kernel), power)
 
 
@@ -1047,8 +1069,15 @@ def lp_pool3d(
         array([[[[5.]]]])
     """
     kernel = triple("kernel_size", kernel_size, 1)
-    power = option("lp_pool3d", "norm_type", norm_type)
+    power = _power("lp_pool3d", norm_type)
     return _root(avg_pool3d(x**power, kernel, stride, 0, ceil_mode), math.prod(kernel), power)
+
+
+def _power(function: str, norm_type: float) -> float:
+    power: float = option(function, "norm_type", norm_type)
+    if power == 0:
+        raise ArgumentError(f"nn.{function}: norm_type must not be 0: there is no root of order 0")
+    return power
 
 
 def _root(means: Any, count: int, power: float) -> Any:

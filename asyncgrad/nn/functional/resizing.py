@@ -285,6 +285,8 @@ def _new_sizes(
         sizes = [whole_number(one, "size") for one in each]
     else:
         each = [number(one, "scale_factor") for one in each]
+        if not all(math.isfinite(old * one) for old, one in zip(shape, each, strict=True)):
+            raise ArgumentError(f"nn.interpolate cannot make images of shape {shape} larger by scale_factor={given!r}")
         sizes = [math.floor(old * one) for old, one in zip(shape, each, strict=True)]
     if min(sizes) < least:
         raise ArgumentError(f"nn.interpolate cannot make images of shape {tuple(sizes)} of images of shape {shape}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -41,7 +42,7 @@ from ..functional.activations import (
 )
 from ..shared.arguments import refuse_input
 from .module import Module
-from .parameters import Place, new_parameter, size
+from .parameters import Place, given_number, new_parameter, size
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -85,7 +86,15 @@ class _Pointwise(Module):
     def __init__(self, inplace: bool = False) -> None:
         if isinstance(inplace, Tensor):
             refuse_input(type(self).__name__, inplace)
-        truth(inplace, "inplace")
+        self.inplace: bool = truth(inplace, "inplace")
+
+    def extra_repr(self) -> str:
+        """Return the options that the layer shows in its repr."""
+        return self._with_place("")
+
+    def _with_place(self, options: str) -> str:
+        """Return options with `inplace`, if it is true, as PyTorch shows it."""
+        return ", ".join(filter(None, (options, "inplace=True" if self.inplace else "")))
 
 
 @final
@@ -124,7 +133,7 @@ class LeakyReLU(_Pointwise):
 
     def extra_repr(self) -> str:
         """Return the slope."""
-        return f"negative_slope={self.negative_slope}"
+        return self._with_place(f"negative_slope={self.negative_slope}")
 
 
 @final
@@ -148,7 +157,7 @@ class ELU(_Pointwise):
 
     def extra_repr(self) -> str:
         """Return alpha."""
-        return f"alpha={self.alpha}"
+        return self._with_place(f"alpha={self.alpha}")
 
 
 @final
@@ -289,6 +298,10 @@ class ReLU6(_Pointwise):
         return relu6(input)
 
 
+def _bound(value: float, name: str) -> float:
+    return value if isinstance(value, float) and math.isinf(value) else given_number(value, name)
+
+
 @final
 class Hardtanh(_Pointwise):
     """Computes `nn.hardtanh`.
@@ -303,8 +316,8 @@ class Hardtanh(_Pointwise):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
-        self.min_val: float = number(min_val, "min_val")
-        self.max_val: float = number(max_val, "max_val")
+        self.min_val: float = _bound(min_val, "min_val")
+        self.max_val: float = _bound(max_val, "max_val")
         if self.max_val <= self.min_val:
             raise ArgumentError(f"Hardtanh needs max_val above min_val, not {max_val} and {min_val}")
 
@@ -314,7 +327,7 @@ class Hardtanh(_Pointwise):
 
     def extra_repr(self) -> str:
         """Return the options."""
-        return f"min_val={self.min_val}, max_val={self.max_val}"
+        return self._with_place(f"min_val={self.min_val}, max_val={self.max_val}")
 
 
 @final
@@ -366,7 +379,7 @@ class Hardshrink(Module):
 
     def extra_repr(self) -> str:
         """Return the option."""
-        return f"lambd={self.lambd}"
+        return f"{self.lambd}"
 
 
 @final
@@ -414,7 +427,7 @@ class Threshold(_Pointwise):
 
     def extra_repr(self) -> str:
         """Return the options."""
-        return f"threshold={self.threshold}, value={self.value}"
+        return self._with_place(f"threshold={self.threshold}, value={self.value}")
 
 
 @final
@@ -468,7 +481,7 @@ class CELU(_Pointwise):
 
     def extra_repr(self) -> str:
         """Return the option."""
-        return f"alpha={self.alpha}"
+        return self._with_place(f"alpha={self.alpha}")
 
 
 @final
@@ -583,7 +596,7 @@ class RReLU(_Pointwise):
 
     def extra_repr(self) -> str:
         """Return the options."""
-        return f"lower={self.lower}, upper={self.upper}"
+        return self._with_place(f"lower={self.lower}, upper={self.upper}")
 
 
 @final

@@ -35,6 +35,8 @@ class Convolution(Module):
     #: Whether the layer is the gradient of a convolution.
     is_transposed = False
 
+    output_padding: tuple[int, ...]
+
     def __init__(
         self,
         in_channels: int,
@@ -73,6 +75,7 @@ class Convolution(Module):
             expected = "an int or a tuple" if self.is_transposed else "'valid', an int, a tuple, or 'same' of stride 1"
             raise ArgumentError(f"{name}: padding must be {expected}, not {padding!r} with stride {self.stride}")
         self.padding_mode = padding_mode
+        self.output_padding = (0,) * self.axes
         channels = (in_channels, out_channels) if self.is_transposed else (out_channels, in_channels)
         self.weight: Tensor = new_parameter((channels[0], channels[1] // groups, *self.kernel_size), device, dtype)
         self.bias: Tensor | None = new_parameter((out_channels,), device, dtype) if truth(bias, "bias") else None
@@ -94,6 +97,8 @@ class Convolution(Module):
             text += f", padding={self.padding}"
         if self.dilation != (1,) * self.axes:
             text += f", dilation={self.dilation}"
+        if self.output_padding != (0,) * self.axes:
+            text += f", output_padding={self.output_padding}"
         if self.groups != 1:
             text += f", groups={self.groups}"
         if self.bias is None:
@@ -252,7 +257,7 @@ class TransposedConvolution(Convolution):
             device,
             dtype,
         )
-        self.output_padding: tuple[int, ...] = self._each("output_padding", output_padding, 0)
+        self.output_padding = self._each("output_padding", output_padding, 0)
 
     def _output_padding(self, shape: tuple[int, ...], output_size: Any) -> tuple[int, ...]:
         """Return the output padding that makes images of the given size, which may have n and channels too."""

@@ -33,7 +33,7 @@ class _Dropout(Module):
     _drop: ClassVar[Callable[..., Any]]
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        truth(inplace, "inplace")
+        self.inplace: bool = truth(inplace, "inplace")
         check_probability(number(p, "p"))
         self.p = p
 
@@ -44,8 +44,8 @@ class _Dropout(Module):
         return result
 
     def extra_repr(self) -> str:
-        """Return the probability."""
-        return f"p={self.p}"
+        """Return the options."""
+        return f"p={self.p}, inplace={self.inplace}"
 
 
 @final

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from operator import setitem
 from typing import TYPE_CHECKING, final
 
 from ...core.arrays.interception import on_device_of
-from ...core.settings.arguments import number, truth, whole_number
+from ...core.settings.arguments import truth, whole_number
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from .. import init
 from ..functional.embeddings import embedding, embedding_bag
 from .module import Module, Parameter
-from .parameters import Place, new_parameter, size
+from .parameters import Place, given_number, new_parameter, size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,8 +45,9 @@ class _Table(Module):
                 raise ArgumentError(f"padding_idx {padding_idx} is no row of a table of {num_embeddings}")
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
-        self.max_norm: float | None = None if max_norm is None else number(max_norm, "max_norm", 0)
-        self.norm_type: float = number(norm_type, "norm_type")
+        self.max_norm: float | None = None if max_norm is None else given_number(max_norm, "max_norm", 0)
+        is_largest = isinstance(norm_type, float) and math.isinf(norm_type)
+        self.norm_type: float = norm_type if is_largest else given_number(norm_type, "norm_type")
         self.scale_grad_by_freq: bool = truth(scale_grad_by_freq, "scale_grad_by_freq")
 
     def reset_parameters(self) -> None:
@@ -64,7 +66,7 @@ class Embedding(_Table):
         embedding_dim: the size of each row.
         padding_idx: the number of a row that is 0 and gets no gradient; a negative one counts from the end.
         max_norm: rows whose norm is above this number are scaled down to it, in place, when they are looked up.
-        norm_type: the p of that p-norm.
+        norm_type: the p of that p-norm; `math.inf` for the largest absolute value.
         scale_grad_by_freq: divide the gradient of each row by how often it is looked up in a call.
         sparse: not used: gradients are dense.
         device: where the table lives.
@@ -154,7 +156,7 @@ class EmbeddingBag(_Table):
         num_embeddings: the number of rows.
         embedding_dim: the size of each row.
         max_norm: rows whose norm is above this number are scaled down to it, in place, when they are looked up.
-        norm_type: the p of that p-norm.
+        norm_type: the p of that p-norm; `math.inf` for the largest absolute value.
         scale_grad_by_freq: divide the gradient of each row by how often it is looked up in a call.
         mode: "sum", "mean" or "max".
         sparse: not used: gradients are dense.

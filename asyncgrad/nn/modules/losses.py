@@ -323,10 +323,10 @@ class PoissonNLLLoss(_Loss):
         self.full: bool = truth(full, "full")
         self.eps: float = eps
 
-    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
-        """Return `nn.poisson_nll_loss(input, target)` with the options."""
+    def forward(self, log_input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
+        """Return `nn.poisson_nll_loss(log_input, target)` with the options."""
         return poisson_nll_loss(
-            input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
+            log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
         )
 
     def extra_repr(self) -> str:

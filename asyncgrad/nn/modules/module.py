@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import setitem
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, ParamSpec, Protocol, Self, TypeVar, final
 
 import numpy as np
@@ -261,6 +262,7 @@ class Module:
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         register_model(cls, _flatten_module, _unflatten_module, _differentiated)
+        _own_constructor(cls)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the module's output; called by `module(...)`.
@@ -372,6 +374,10 @@ class Module:
         if module is not None and not isinstance(module, Module):
             raise ArgumentTypeError(must_be("module", "a Module", module))
         setattr(self, name, module)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Do as `add_module`."""
+        self.add_module(name, module)
 
     # What a module consists of.
 
@@ -1230,6 +1236,27 @@ _DTYPE_NAMES = frozenset({"float16", "float32", "float64", "longdouble", "comple
 
 def _is_dtype(value: Any) -> bool:
     return isinstance(value, (np.dtype, type)) or (isinstance(value, str) and value in _DTYPE_NAMES)
+
+
+def _own_constructor(cls: type[Module]) -> None:
+    """Give a layer of asyncgrad's a copy of the constructor that it inherits, which has the name of its class.
+
+    Python says by that name which arguments a call lacks: those of Conv2d, and not of the class that has them for all
+    convolutions. Classes of users inherit as always (test_a_missing_argument_is_one_of_the_class_that_is_written).
+    """
+    inherited: Any = cls.__init__
+    if "__init__" in vars(cls) or not isinstance(inherited, FunctionType) or not cls.__module__.startswith(_LAYERS):
+        return
+    parts = (inherited.__name__, inherited.__defaults__, inherited.__closure__)
+    own = FunctionType(inherited.__code__, inherited.__globals__, *parts)
+    own.__kwdefaults__, own.__annotations__ = inherited.__kwdefaults__, inherited.__annotations__
+    own.__doc__, own.__module__ = inherited.__doc__, inherited.__module__
+    own.__qualname__ = f"{cls.__qualname__}.__init__"
+    type.__setattr__(cls, "__init__", own)
+
+
+#: The package of the layers.
+_LAYERS = __name__.rpartition(".")[0]
 
 
 def _called_with(module: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

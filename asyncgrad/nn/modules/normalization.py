@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.arrays.interception import on_device_of
 from ...core.graph.saved_hooks import prepare_write
-from ...core.settings.arguments import number, truth, whole_number
+from ...core.settings.arguments import truth, whole_number
 from ...core.settings.context import RECOMPUTING
 from ...core.settings.default_dtype import floating_dtype
 from ...core.tensor import Tensor, tensor
@@ -26,7 +26,7 @@ from ..functional.normalization import (
 )
 from ..shared.arguments import array_of
 from .module import Module
-from .parameters import new_parameter, size
+from .parameters import given_number, new_parameter, size
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -85,8 +85,8 @@ class ChannelNorm(Affine):
     ) -> None:
         num_features = size(num_features, "num_features")
         self.num_features: int = num_features
-        self.eps: float = number(eps, "eps")
-        self.momentum: float | None = None if momentum is None else number(momentum, "momentum")
+        self.eps: float = given_number(eps, "eps")
+        self.momentum: float | None = None if momentum is None else given_number(momentum, "momentum")
         self.affine: bool = truth(affine, "affine")
         self.track_running_stats: bool = truth(track_running_stats, "track_running_stats")
         self._make((num_features,), self.affine, bias, device, dtype)
@@ -372,9 +372,9 @@ class LocalResponseNorm(Module):
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         self.size: int = whole_number(size, "size", 1)
-        self.alpha: float = number(alpha, "alpha")
-        self.beta: float = number(beta, "beta")
-        self.k: float = number(k, "k")
+        self.alpha: float = given_number(alpha, "alpha")
+        self.beta: float = given_number(beta, "beta")
+        self.k: float = given_number(k, "k")
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return x, divided by the size of its neighbours in other channels."""
@@ -421,7 +421,7 @@ class LayerNorm(Affine):
         dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.normalized_shape: tuple[int, ...] = _shape_of(normalized_shape)
-        self.eps: float = number(eps, "eps")
+        self.eps: float = given_number(eps, "eps")
         self.elementwise_affine: bool = truth(elementwise_affine, "elementwise_affine")
         self._make(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
@@ -464,7 +464,7 @@ class RMSNorm(Module):
         dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.normalized_shape: tuple[int, ...] = _shape_of(normalized_shape)
-        self.eps: float | None = None if eps is None else number(eps, "eps")
+        self.eps: float | None = None if eps is None else given_number(eps, "eps")
         self.elementwise_affine: bool = truth(elementwise_affine, "elementwise_affine")
         self.weight: Tensor | None = (
             new_parameter(self.normalized_shape, device, dtype) if self.elementwise_affine else None
@@ -476,9 +476,9 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, input: Tensor | np.ndarray) -> Tensor:
+    def forward(self, x: Tensor | np.ndarray) -> Tensor:
         """Return the normalized x."""
-        return rms_norm(input, self.normalized_shape, self.weight, self.eps)
+        return rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         """Return the options that the layer shows in its repr."""
@@ -525,7 +525,7 @@ class GroupNorm(Affine):
             )
         self.num_groups: int = num_groups
         self.num_channels: int = num_channels
-        self.eps: float = number(eps, "eps")
+        self.eps: float = given_number(eps, "eps")
         self.affine: bool = truth(affine, "affine")
         self._make((num_channels,), self.affine, bias, device, dtype)
 

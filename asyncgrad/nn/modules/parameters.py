@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...core.engine.device import Device
-from ...core.settings.arguments import whole_number
+from ...core.settings.arguments import number, whole_number
 from ...core.settings.default_dtype import floating_dtype
 from ...core.tensor import Tensor, tensor
 from ...errors import ArgumentError
 from .. import init
 
-__all__ = ["Place", "draw_by_inputs", "new_parameter", "size"]
+__all__ = ["Place", "draw_by_inputs", "given_number", "new_parameter", "size"]
 
 
 Place = str | Device | None
@@ -34,6 +34,17 @@ def draw_by_inputs(weight: Tensor, bias: Tensor | None, inputs: int) -> None:
     init.uniform_(weight, -bound, bound)
     if bias is not None:
         init.uniform_(bias, -bound, bound)
+
+
+def given_number(value: float, name: str, least: float = -math.inf) -> float:
+    """Return an option of a layer that is a finite number: an int as it is, so that the layer shows what was given.
+
+    Raises:
+        ArgumentTypeError: it is no number.
+        ArgumentError: it is not finite, or less than `least`.
+    """
+    found = number(value, name, least)
+    return value if type(value) is int else found
 
 
 def size(value: Any, name: str) -> int:

@@ -141,7 +141,7 @@ class RecurrentLayer(Module):
         self.batch_first: bool = truth(batch_first, "batch_first")
         self.dropout: float = float(dropout)
         self.bidirectional: bool = truth(bidirectional, "bidirectional")
-        self.has_bias: bool = truth(bias, "bias")
+        self.bias: bool = truth(bias, "bias")
         rows = self._cell().gates * hidden_size
         for layer in range(num_layers):
             entering = input_size if layer == 0 else self._hidden_size() * len(self._suffixes())
@@ -149,7 +149,7 @@ class RecurrentLayer(Module):
                 end = f"l{layer}{suffix}"
                 setattr(self, f"weight_ih_{end}", new_parameter((rows, entering), device, dtype))
                 setattr(self, f"weight_hh_{end}", new_parameter((rows, self._hidden_size()), device, dtype))
-                if self.has_bias:
+                if self.bias:
                     setattr(self, f"bias_ih_{end}", new_parameter((rows,), device, dtype))
                     setattr(self, f"bias_hh_{end}", new_parameter((rows,), device, dtype))
                 if self._hidden_size() != hidden_size:
@@ -169,7 +169,7 @@ class RecurrentLayer(Module):
         options = (
             ("proj_size", self._hidden_size(), self.hidden_size),
             ("num_layers", self.num_layers, 1),
-            ("bias", self.has_bias, True),
+            ("bias", self.bias, True),
             ("batch_first", self.batch_first, False),
             ("dropout", self.dropout, 0.0),
             ("bidirectional", self.bidirectional, False),
@@ -452,12 +452,12 @@ class RecurrentCell(Module):
         input_size, hidden_size = size(input_size, "input_size"), size(hidden_size, "hidden_size")
         self.input_size: int = input_size
         self.hidden_size: int = hidden_size
-        self.has_bias: bool = truth(bias, "bias")
+        self.bias: bool = truth(bias, "bias")
         rows = self._cell().gates * hidden_size
         self.weight_ih: Tensor = new_parameter((rows, input_size), device, dtype)
         self.weight_hh: Tensor = new_parameter((rows, hidden_size), device, dtype)
-        self.bias_ih: Tensor | None = new_parameter((rows,), device, dtype) if self.has_bias else None
-        self.bias_hh: Tensor | None = new_parameter((rows,), device, dtype) if self.has_bias else None
+        self.bias_ih: Tensor | None = new_parameter((rows,), device, dtype) if self.bias else None
+        self.bias_hh: Tensor | None = new_parameter((rows,), device, dtype) if self.bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -466,7 +466,7 @@ class RecurrentCell(Module):
 
     def extra_repr(self) -> str:
         """Return the options that the layer shows in its repr."""
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.has_bias else ", bias=False")
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
     def _step(self, input: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the next state."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, final
 
 from ...core.settings.arguments import number
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..functional.resizing import interpolate, pad
-from ..shared.arguments import array_of, lengths
+from ..shared.arguments import array_of, lengths, option
 from .module import Module
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Padding(Module):
 
     def __init__(self, padding: Lengths) -> None:
         given = lengths("padding", padding)
-        widths = given * (2 * self._axes) if len(given) == 1 else given
+        widths = given if isinstance(padding, Iterable) else given * (2 * self._axes)
         if len(widths) != 2 * self._axes:
             raise ArgumentError(
                 f"{type(self).__name__} takes a padding of one int, or of {2 * self._axes}, not {padding!r}"
@@ -75,7 +75,7 @@ class _ConstantPad(_Padding):
 
     def __init__(self, padding: Lengths, value: float) -> None:
         super().__init__(padding)
-        number(value, "value")
+        option(type(self).__name__, "value", value)
         self.value = value
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:

@@ -7,10 +7,11 @@ from typing import Any, final
 
 import numpy as np
 
-from ...core.settings.arguments import whole_number
+from ...core.settings.arguments import must_be, whole_number
 from ...core.tensor import Tensor
-from ...errors import ArgumentError
+from ...errors import ArgumentError, ArgumentTypeError
 from ..functional.shapes import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from ..shared.arguments import lengths
 from .module import Module
 
 __all__ = ["ChannelShuffle", "Flatten", "PixelShuffle", "PixelUnshuffle", "Unflatten"]
@@ -75,19 +76,29 @@ class Unflatten(Module):
 
     def __init__(self, dim: int, unflattened_size: tuple[int, ...]) -> None:
         self.dim: int = whole_number(dim, "dim")
-        self.unflattened_size: tuple[int, ...] = tuple(unflattened_size)
+        if not isinstance(unflattened_size, (tuple, list)):
+            raise ArgumentTypeError(must_be("unflattened_size", "a tuple of ints", unflattened_size))
+        self.unflattened_size: tuple[int, ...] = lengths("unflattened_size", unflattened_size)
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the input in its new shape.
 
         Raises:
-            ArgumentError: the input has not this axis.
+            ArgumentError: the input has not this axis, or its length is not the product of the new ones.
         """
         shape = np.shape(input)
         try:
             axis = range(len(shape))[self.dim]
         except IndexError:
             raise ArgumentError(f"Unflatten splits axis {self.dim}, and the input has the shape {shape}") from None
+        sizes = self.unflattened_size
+        known = math.prod(one for one in sizes if one != -1)
+        is_whole = known and shape[axis] % known == 0 if -1 in sizes else known == shape[axis]
+        if not sizes or sizes.count(-1) > 1 or min(sizes) < -1 or not is_whole:
+            raise ArgumentError(
+                f"Unflatten splits axis {axis} of an input of shape {shape} into sizes whose product is "
+                f"{shape[axis]}, one of which may be -1, not into {sizes}"
+            )
         split: Any = np.reshape(input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
         return split
 

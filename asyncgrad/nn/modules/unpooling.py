@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["FractionalMaxPool2d", "FractionalMaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"]
 
 
+def _only(name: str, value: Lengths, least: int) -> tuple[int]:
+    return (single(name, value, least),)
+
+
 class _MaxUnpool(Module):
     """Abstract base of layers that put maxima back to where they were."""
 
@@ -68,7 +72,7 @@ class MaxUnpool1d(_MaxUnpool):
     """
 
     _unpool = max_unpool1d
-    _each = single
+    _each = _only
 
 
 @final

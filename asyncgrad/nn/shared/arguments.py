@@ -34,6 +34,7 @@ __all__ = [
     "floating",
     "in_floats",
     "in_place",
+    "is_length",
     "is_outside",
     "lengths",
     "option",
@@ -304,7 +305,7 @@ def pair(name: str, value: Any, least: int) -> tuple[int, int]:
     """
     both = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     both = both * 2 if len(both) == 1 else both
-    if len(both) != 2 or not all(isinstance(one, (int, np.integer)) and one >= least for one in both):
+    if len(both) != 2 or not all(is_length(one, least) for one in both):
         raise ArgumentError(f"{name} must be an int of at least {least}, or a pair of them, not {value!r}")
     return int(both[0]), int(both[1])
 
@@ -319,7 +320,7 @@ def triple(name: str, value: Any, least: int) -> tuple[int, int, int]:
     """
     each = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     each = each * 3 if len(each) == 1 else each
-    if len(each) != 3 or not all(isinstance(one, (int, np.integer)) and one >= least for one in each):
+    if len(each) != 3 or not all(is_length(one, least) for one in each):
         raise ArgumentError(f"{name} must be an int of at least {least}, or three of them, not {value!r}")
     return int(each[0]), int(each[1]), int(each[2])
 
@@ -331,9 +332,14 @@ def single(name: str, value: Any, least: int) -> int:
         ArgumentError: `value` is neither; the message names the argument.
     """
     only = value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
-    if not isinstance(only, (int, np.integer)) or only < least:
+    if not is_length(only, least):
         raise ArgumentError(f"{name} must be an int of at least {least}, or a sequence of one, not {value!r}")
     return int(only)
+
+
+def is_length(value: object, least: int) -> bool:
+    """Return whether a value is an int of at least `least`. True is one in Python, and as a length a mistake."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
 
 
 def refuse_input(layer: str, *given: object) -> None:

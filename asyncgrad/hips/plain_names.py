@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.tensor import Tensor
 
-__all__ = ["attach_names", "make_distribution"]
+__all__ = ["attach_names", "make_distribution", "named_in"]
 
 
 def attach_names(
@@ -32,14 +32,19 @@ def attach_names(
             return __dir__()
         if name.startswith("__") and name != "__version__":
             raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
-        source, differentiable = importlib.import_module(theirs), importlib.import_module(ours)
-        value = module[name] = _chosen(getattr(source, name), getattr(differentiable, name, None))
+        value = module[name] = named_in(theirs, ours, name)
         return value
 
     def __dir__() -> list[str]:  # noqa: N807
         return sorted(name for name in dir(importlib.import_module(theirs)) if not name.startswith("_"))
 
     return __getattr__, __dir__
+
+
+def named_in(theirs: str, ours: str, name: str) -> Any:
+    """Return what stands for a name of two modules: see `attach_names`."""
+    source, differentiable = importlib.import_module(theirs), importlib.import_module(ours)
+    return _chosen(getattr(source, name), getattr(differentiable, name, None))
 
 
 def make_distribution(name: str) -> None:

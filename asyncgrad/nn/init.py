@@ -257,7 +257,7 @@ def _rng(rng: Rng) -> np.random.Generator:
 
 def _check(tensor: Any) -> Tensor:
     if not isinstance(tensor, Tensor):
-        raise ArgumentTypeError(f"an initialiser writes into a Tensor, as module.weight is, not into {describe(tensor)}")
+        raise ArgumentTypeError(f"an initialiser takes a Tensor, as module.weight is, not {describe(tensor)}")
     return tensor
 
 

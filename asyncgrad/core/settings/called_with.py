@@ -131,8 +131,8 @@ def _note_on_result(error: AttributeError) -> str | None:
         return f"a coroutine has no result until it is awaited: write (await {error.obj.__qualname__}(...)).{name}"
     if name in _OF_LOSSES and isinstance(error.obj, (np.ndarray, np.generic)):
         return (
-            f"NumPy's arrays have no {name}: what is computed from tensors that require grad is a tensor, until .numpy() "
-            "or .item() takes the numbers out of it"
+            f"NumPy's arrays have no {name}: what is computed from tensors that require grad is a tensor, until "
+            ".numpy() or .item() takes the numbers out of it"
         )
     if name in _OF_LOSSES and isinstance(error.obj, (MethodType, FunctionType)):
         method = error.obj.__name__

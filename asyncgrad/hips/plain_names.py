@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
 import types
 from collections.abc import Callable
 from typing import Any, final
@@ -49,7 +48,8 @@ def named_in(theirs: str, ours: str, name: str) -> Any:
 
 def make_distribution(name: str) -> None:
     """Have a module be the distribution of `scipy.stats` that its name ends with: it has its methods, and is called."""
-    sys.modules[name].__class__ = _DistributionModule
+    module = importlib.import_module(name)  # itself, which is being imported
+    module.__class__ = _DistributionModule
 
 
 def _chosen(theirs: Any, ours: Any) -> Any:

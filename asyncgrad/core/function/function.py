@@ -64,7 +64,7 @@ from .row_rule import answer_rows
 from .saving_node import SavingNode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from types import FrameType, FunctionType
 
 __all__ = ["Function", "FunctionNode"]
@@ -214,7 +214,7 @@ class Function:
         return call.run()
 
 
-def _named_after(function: type[Function], coroutine: CoroutineType[object, None, object]) -> object:
+def _named_after(function: type[Function], coroutine: Coroutine[object, None, object]) -> object:
     """Return a coroutine with the name that Python says of it if nobody awaits it."""
     coroutine.__qualname__ = f"{function.__qualname__}.apply"
     return coroutine

@@ -216,7 +216,7 @@ class Function:
 
 def _named_after(function: type[Function], coroutine: Coroutine[object, None, object]) -> object:
     """Return a coroutine with the name that Python says of it if nobody awaits it."""
-    coroutine.__qualname__ = f"{function.__qualname__}.apply"
+    setattr(coroutine, "__qualname__", f"{function.__qualname__}.apply")  # noqa: B010  # no attribute for mypy
     return coroutine
 
 

@@ -91,6 +91,15 @@ SEARCHED: dict[str, dict[str, tuple[str, ...]]] = {
     "observing": {"## What it waits for": ("backward hangs", "deadlock", "stuck"), "## Progress": ("progress bar",)},
     "profiling": {"## A table": ("profile", "profiler", "what is slow")},
     "visualizing": {"## As a picture": ("draw graph", "plot graph", "visualize graph", "picture of a graph")},
+    "jit": {
+        "## What happens in which call": ("jit", "compile", "compile a function", "make it faster"),
+        "## Rows of a batch": ("per-example gradients",),
+    },
+    "batching-and-limits": {
+        "## Calls that become one request": ("batch", "batch requests", "one request of many calls"),
+        "## Limits": ("rate limit", "limit requests", "too many requests"),
+        "## Timeouts and retries": ("retry", "try again after an error"),
+    },
     "gpu": {"## A first program": ("use a gpu", "use gpu", "cuda")},
     "tutorial": {
         "## A first gradient": ("first gradient", "getting started", "compute a gradient"),
@@ -199,9 +208,9 @@ def _place(file: str, target: Path) -> str:
     if path.suffix in _LANGUAGES and path.is_file():
         page = target / "source" / f"{file}.md"
         if not page.exists():
-            _write(
-                page, f"---\norphan: true\n---\n\n# {file}\n\n````{_LANGUAGES[path.suffix]}\n{path.read_text()}````\n"
-            )
+            # The search is for pages: the record of a benchmark would come ahead of the guide that is made of it.
+            head = "---\norphan: true\nnosearch: true\n---\n\n"
+            _write(page, f"{head}# {file}\n\n````{_LANGUAGES[path.suffix]}\n{path.read_text()}````\n")
         return f"source/{file}.md"
     copy = target / "files" / file
     copy.parent.mkdir(parents=True, exist_ok=True)

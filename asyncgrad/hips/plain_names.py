@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.tensor import Tensor
 
-__all__ = ["attach_names"]
+__all__ = ["attach_names", "make_distribution", "named_in"]
 
 
 def attach_names(
@@ -31,14 +31,25 @@ def attach_names(
             return __dir__()
         if name.startswith("__") and name != "__version__":
             raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
-        source, differentiable = importlib.import_module(theirs), importlib.import_module(ours)
-        value = module[name] = _chosen(getattr(source, name), getattr(differentiable, name, None))
+        value = module[name] = named_in(theirs, ours, name)
         return value
 
     def __dir__() -> list[str]:  # noqa: N807
         return sorted(name for name in dir(importlib.import_module(theirs)) if not name.startswith("_"))
 
     return __getattr__, __dir__
+
+
+def named_in(theirs: str, ours: str, name: str) -> Any:
+    """Return what stands for a name of two modules: see `attach_names`."""
+    source, differentiable = importlib.import_module(theirs), importlib.import_module(ours)
+    return _chosen(getattr(source, name), getattr(differentiable, name, None))
+
+
+def make_distribution(name: str) -> None:
+    """Have a module be the distribution of `scipy.stats` that its name ends with: it has its methods, and is called."""
+    module = importlib.import_module(name)  # itself, which is being imported
+    module.__class__ = _DistributionModule
 
 
 def _chosen(theirs: Any, ours: Any) -> Any:
@@ -89,15 +100,39 @@ class _Indexed:
 class Distribution:
     """A distribution of `scipy.stats`, whose methods return arrays, and Tensors where an argument is one."""
 
-    __slots__ = ("_ours", "_theirs")
+    __slots__ = ("ours", "theirs")
 
     def __init__(self, theirs: Any, ours: Any) -> None:
-        self._theirs = theirs
-        self._ours = ours
+        self.theirs = theirs
+        self.ours = ours
 
     def __getattr__(self, name: str) -> Any:
-        return _chosen(getattr(self._theirs, name), getattr(self._ours, name, None))
+        return _chosen(getattr(self.theirs, name), getattr(self.ours, name, None))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the distribution with its parameters fixed."""
-        return _either(self._theirs, self._ours)(*args, **kwargs)
+        return _either(self.theirs, self.ours)(*args, **kwargs)
+
+
+@final
+class _DistributionModule(types.ModuleType):
+    """A module whose names are the methods of a distribution of `scipy.stats`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = getattr(self._distribution(), name)
+        setattr(self, name, value)
+        return value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the distribution with its parameters fixed."""
+        return self._distribution()(*args, **kwargs)
+
+    def __dir__(self) -> list[str]:
+        return sorted(name for name in dir(self._distribution().theirs) if not name.startswith("_"))
+
+    def _distribution(self) -> Distribution:
+        name = self.__name__.rpartition(".")[2]
+        theirs, ours = (importlib.import_module(f"{package}.stats") for package in ("scipy", "asyncgrad.scipy"))
+        return Distribution(getattr(theirs, name), getattr(ours, name))

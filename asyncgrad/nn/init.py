@@ -101,7 +101,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, rng: Rng = None) ->
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, rng: Rng = None) -> Tensor:
     """Draw from the normal distribution."""
-    return _write(tensor, _rng(rng).normal(mean, std, _check(tensor).shape))
+    return _write(tensor, _rng(rng).normal(mean, number(std, "the std of normal_", 0), _check(tensor).shape))
 
 
 def trunc_normal_(
@@ -257,7 +257,7 @@ def _rng(rng: Rng) -> np.random.Generator:
 
 def _check(tensor: Any) -> Tensor:
     if not isinstance(tensor, Tensor):
-        raise ArgumentTypeError(f"an initialiser writes into a Tensor, not into {describe(tensor)}")
+        raise ArgumentTypeError(f"an initialiser takes a Tensor, as module.weight is, not {describe(tensor)}")
     return tensor
 
 

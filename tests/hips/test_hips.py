@@ -41,6 +41,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "complex result": (lambda x: anp.exp(1j * x), (X,)),
     "holomorphic": (lambda z: z**3 * anp.exp(z), (Z,)),
     "special": (lambda x: sp.special.gammaln(anp.abs(x)), (X,)),
+    "convolution": (lambda x: sp.signal.convolve(M, x, axes=([1], [0]), mode="valid"), (X,)),
     "logsumexp": (sp.special.logsumexp, (X,)),
     "a distribution": (lambda m: sp.stats.norm.logpdf(X, m, 2.0), (0.5,)),
     "a distribution of vectors": (lambda m: sp.stats.multivariate_normal.logpdf(X[:2], m, np.eye(2)), (X[1:],)),
@@ -106,11 +107,26 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "adam": lambda a: a.misc.optimizers.adam(lambda x, i: {"a": 2 * x["a"]}, {"a": X}, num_iters=9, step_size=0.1),
     "sgd": lambda a: a.misc.optimizers.sgd(lambda x, i: 2 * x, X, num_iters=9),
     "rmsprop": lambda a: a.misc.optimizers.rmsprop(lambda x, i: 2 * x, X, num_iters=9),
+    "flattened optimizer": lambda a: a.misc.optimizers.unflatten_optimizer(
+        lambda gradient, x, callback=None: x - 0.5 * gradient(x, 0)
+    )(lambda x, i: {"a": x["a"] ** 2}, {"a": X}),
+    "images and filters": lambda a: a.grad(
+        lambda w: a.numpy.sum(_images(a, w, "valid") ** 2) + a.numpy.sum(_images(a, w, "full") * 3)
+    )(np.arange(12.0).reshape(3, 2, 2)),
+    "valid, with a filter that is larger": lambda a: a.grad(
+        lambda w: a.numpy.sum(a.scipy.signal.convolve(w, M, axes=([1], [0]), mode="valid") ** 2)
+    )(np.arange(3.0).reshape(3, 1)),
+    "the middle": lambda a: a.scipy.signal.convolve(M, X[:2], axes=([1], [0]), mode="same"),
     "fixed point": lambda a: a.grad(
         lambda c: a.misc.fixed_points.fixed_point(lambda c: lambda x: (x + c / x) / 2, c, 1.0, _distance, 1e-9)
     )(4.0),
     "name": lambda a: a.grad(_distance).__name__,
 }
+
+
+def _images(a: Any, filters: Any, mode: str) -> Any:
+    images = np.cos(np.arange(36.0)).reshape(1, 3, 4, 3)
+    return a.scipy.signal.convolve(images, filters, axes=([2, 3], [1, 2]), dot_axes=([1], [0]), mode=mode)
 
 
 def _distance(x: Any, y: Any) -> Any:
@@ -119,7 +135,7 @@ def _distance(x: Any, y: Any) -> Any:
 
 def theirs() -> ModuleType:
     found = pytest.importorskip("autograd")
-    for name in ("numpy", "scipy.stats", "misc.optimizers", "misc.fixed_points", "test_util", "extend"):
+    for name in ("numpy", "scipy.signal", "scipy.stats", "misc.optimizers", "misc.fixed_points", "test_util", "extend"):
         importlib.import_module(f"autograd.{name}")
     return found  # type: ignore[no-any-return]
 
@@ -156,6 +172,8 @@ KNOWN = {
     "hvp": 6 * X * X,
     "flatten": np.array([0.0, 2.0, 0.3, 0.5, 1.5, 2.0]),
     "fixed point": 0.25,
+    "the middle": np.array([[1.0, 3.15], [0.25, 1.5]]),
+    "flattened optimizer": {"a": X - X**2 / 2},
     "arrays stay arrays": ["ndarray", "ndarray"],
 }
 
@@ -289,11 +307,28 @@ def test_numpy_names_are_found_in_the_modules() -> None:
         anp.no_such_name
 
 
+def test_distributions_are_imported_as_modules_are_and_called_as_distributions() -> None:
+    import asyncgrad.hips.scipy.stats.norm as norm
+
+    assert sp.stats.norm is norm
+    assert {"cdf", "logpdf"} <= set(dir(norm))
+    distribution: Any = norm
+    assert distribution(1.0, 2.0).mean() == 1.0
+    assert_alike(hips.grad(norm.logpdf)(2.0), -2.0)
+    with pytest.raises(AttributeError):
+        norm.no_such_name
+
+
+def test_images_of_which_none_is_the_larger_have_no_valid_part() -> None:
+    with pytest.raises(ArgumentError, match=r"\(2, 1\) and \(1, 2\)"):
+        sp.signal.convolve(np.ones((2, 1)), np.ones((1, 2)), axes=([0, 1], [0, 1]), mode="valid")
+
+
 def test_a_package_that_imports_hips_autograd_runs_on_asyncgrad_by_one_line() -> None:
     program = (
         "import asyncgrad.hips; asyncgrad.hips.install(); asyncgrad.hips.install()\n"
         "import autograd.numpy as np\nimport autograd.numpy.random as npr\nfrom autograd import grad, jacobian\n"
-        "from autograd.extend import primitive, defvjp\nimport autograd.scipy.stats\n"
+        "from autograd.extend import primitive, defvjp\nimport autograd.scipy.stats.norm as norm\n"
         "from autograd.misc.optimizers import adam\nfrom autograd.misc.flatten import flatten\n"
         "print(float(grad(np.tanh)(0.0)), float(jacobian(np.tanh)(0.0)), grad.__module__)\n"
     )

@@ -208,6 +208,13 @@ def test_links_of_the_site_read_as_titles_and_what_newcomers_search_is_found(ass
             assert f"\n{heading}\n\n```{{index}} {entries}\n```\n" in text
 
 
+def test_a_search_finds_no_source(assembled: Path) -> None:
+    sources = [path.read_text() for path in (assembled / "source").rglob("*.md")]
+
+    assert sources
+    assert all(text.startswith("---\norphan: true\nnosearch: true\n---\n") for text in sources)
+
+
 def test_a_page_that_a_browser_shows_stands_in_the_place_of_its_picture(assembled: Path) -> None:
     page = (assembled / "visualizing.md").read_text()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import inspect
 import json
@@ -209,6 +210,11 @@ MISTAKES = {
     "nn.Embedding(4, 2)(np.ones(2))": ("embedding", "float64", "write indices.astype(int)"),
     "nn.BatchNorm1d(2)(np.ones((1, 2)))": ("batch_norm", "(1, 2)", "write model.eval()"),
     "nn.bce_loss(x, x)": ("'bce_loss'", "write ag.nn.binary_cross_entropy"),
+    "nn.Conv2d(3, 4, 3)(np.ones((1, 8, 8, 3)))": ("conv2d", "3 channels", "Write x.transpose(0, 3, 1, 2)"),
+    "nn.Conv1d(3, 4, 2)(np.ones((5, 3)))": ("conv1d", "(4, 3, 2)", "Write x.transpose(1, 0)"),
+    "nn.init.normal_(model.bias, std=-1)": ("the std of normal_", "at least 0"),
+    "nn.init.normal_(model)": ("Linear", "module.weight"),
+    "optim.SGD([x]).backward()": ("'backward'", "await loss.backward()", "optimizer.step()"),
     "optim.EMA(model)": ("'EMA'", "ag.optim.ExponentialMovingAverage"),
 }
 
@@ -275,6 +281,12 @@ REFUSED_IN_COROUTINES = {
     "await optim.SGD([x]).step([x])": "of type NoneType: write it without await",
     "value().done()": "value(...)).done",
     "(await ag.grad(y * 1, y)).shape": "write one, = ... in place of one = ...",
+    "value()[0]": "until it is awaited: write await before the call that made it",
+    "one, = value()": "write await before the call that made it",
+    "value() * 2": "write await before the call that made it",
+    "await asyncio.gather((y * 1).backward)": "write parentheses, as in gather(loss.backward())",
+    "y.numpy().backward()": "NumPy's arrays have no backward",
+    "x.sum.backward()": "write parentheses, as in x.sum().backward",
     "json.dumps({'loss': y})": "write t.item() for the one number",
 }
 ENTERED = {
@@ -288,7 +300,7 @@ ENTERED = {
 @pytest.mark.parametrize("line", [*REFUSED_IN_COROUTINES, *ENTERED])
 def test_an_await_or_a_block_that_python_refuses_gets_a_note_of_what_to_write(line: str, names: dict[str, Any]):
     body = f"{line}: pass" if line in ENTERED else line
-    names["json"] = json
+    names |= {"json": json, "asyncio": asyncio}
     exec(f"async def main():\n    {body}", names)  # noqa: S102
     with pytest.raises((TypeError, AttributeError)) as raised:
         ag.run(names["main"]())

@@ -52,6 +52,7 @@ from .function_context import (
     is_non_differentiable,
     keeps_grad,
     node_to_announce,
+    note_what_is_saved,
     prepare_output,
     rebase_dirty_output,
     records,
@@ -63,7 +64,7 @@ from .row_rule import answer_rows
 from .saving_node import SavingNode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from types import FrameType, FunctionType
 
 __all__ = ["Function", "FunctionNode"]
@@ -209,11 +210,14 @@ class Function:
     def _applied(cls, inputs: _Inputs, executable: bool, two_part: bool, watcher: _LostGradientWatcher | bool) -> Any:
         call = _FunctionCall(cls, inputs, executable, two_part, watcher)
         if inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.setup_context):
-            awaitable: Any = call.run_async()
-            # What Python says of a coroutine that nobody awaits.
-            awaitable.__qualname__ = f"{cls.__qualname__}.apply"
-            return awaitable
+            return _named_after(cls, call.run_async())
         return call.run()
+
+
+def _named_after(function: type[Function], coroutine: Coroutine[object, None, object]) -> object:
+    """Return a coroutine with the name that Python says of it if nobody awaits it."""
+    setattr(coroutine, "__qualname__", f"{function.__qualname__}.apply")  # noqa: B010  # no attribute for mypy
+    return coroutine
 
 
 def _bind_arguments(
@@ -384,7 +388,7 @@ class _FunctionCall:
         with self._disable_recording():
             output = self._call_forward()
             if inspect.isawaitable(output):
-                return self._finish_async(output)
+                return _named_after(self._function, self._finish_async(output))
             outputs = self._outputs(output)
             if self._two_part:
                 self._function.setup_context(self._ctx, self._inputs.args, outputs.with_leaves(outputs.leaves))
@@ -654,6 +658,9 @@ class FunctionNode(SavingNode):
             name, count = backward.__qualname__, values.counted(len(gradients), "gradient")
             note_refused_call(error, f"{name} is called with ctx and {count}, one for each output of forward")
             raise
+        except (IndexError, ValueError) as error:
+            note_what_is_saved(error, ctx)
+            raise
         # Backward may have dropped its gradients: keep them only under `create_graph`, where a history does anyway.
         given = tensors if recorded else ()
         # Nearly all rules return a tuple, and it takes long to ask whether that is awaitable.
@@ -662,7 +669,12 @@ class FunctionNode(SavingNode):
         return self._check_result(result, given)
 
     async def _await_result(self, result: Awaitable[Any], given: Sequence[Any]) -> tuple[Any, ...]:
-        return self._check_result(await result, given)
+        try:
+            returned = await result
+        except (IndexError, ValueError) as error:
+            note_what_is_saved(error, self.ctx)
+            raise
+        return self._check_result(returned, given)
 
     def _like_outputs(self, tensors: Sequence[Any]) -> Sequence[Any]:
         """Return gradients of the leaves of the outputs in the trees of the outputs."""

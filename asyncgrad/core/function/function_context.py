@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,7 @@ __all__ = [
     "is_dirty",
     "is_non_differentiable",
     "keeps_grad",
+    "note_what_is_saved",
     "prepare_output",
     "records",
     "save",
@@ -45,6 +47,9 @@ __all__ = [
     "forbid_writes_into_views",
     "wrap_outputs",
 ]
+
+#: What Python says where a tuple has fewer elements, or more, than are taken from it.
+_OTHER_LENGTH = re.compile(r"tuple index out of range|(?:not enough|too many) values to unpack \(expected .*\)")
 
 
 @final
@@ -191,6 +196,25 @@ def _saved_by(ctx: FunctionContext) -> tuple[Node, tuple[Saved | Packed, ...]]:
 def records(ctx: FunctionContext) -> bool | None:
     """Return the value that forward gave to `set_records`; None if it was not called."""
     return ctx._records
+
+
+def note_what_is_saved(error: IndexError | ValueError, ctx: FunctionContext) -> None:
+    """Add a note to the error of a backward that takes more, or fewer, saved tensors than there are.
+
+    It does nothing for an error of another kind, or of code that takes none. It is called where the error is caught.
+    """
+    entry = error.__traceback__
+    if entry is None or ctx._saved is None or _OTHER_LENGTH.fullmatch(str(error)) is None:
+        return
+    while entry.tb_next is not None:
+        entry = entry.tb_next
+    frame = entry.tb_frame
+    # A backward that runs another one passes on the errors of that.
+    is_of_this = any(value is ctx for value in frame.f_locals.values())
+    if not is_of_this or {"saved_tensors", "load_saved"}.isdisjoint(frame.f_code.co_names):
+        return
+    saved = counted(len(ctx._saved), "tensor") if ctx._saved else "no tensor"
+    error.add_note(f"ctx has saved {saved}: write ctx.save_for_backward(x, y) in forward, with all that backward takes")
 
 
 def keeps_grad(ctx: FunctionContext) -> bool:

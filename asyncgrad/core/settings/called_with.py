@@ -11,8 +11,10 @@ import dis
 import inspect
 import re
 from collections.abc import Callable
-from types import CodeType, CoroutineType
+from types import CodeType, CoroutineType, FunctionType, MethodType
 from typing import Any, Never, TypeVar
+
+import numpy as np
 
 from ...errors import ArgumentTypeError
 
@@ -60,6 +62,10 @@ _ENTERING = {
     "grad": "write with in place of async with",
     "Device": "write ag.tensor(data, device=device), x.to(device) or model.to(device): a device is no context",
 }
+#: How Python refuses a coroutine in place of its result, in an operation, an index or a list of names.
+_COROUTINE = re.compile(r".*(?:'coroutine' object is not |non-iterable coroutine object|operand type.*'coroutine').*")
+#: What is asked of a loss. NumPy's arrays, and methods that are not called, have none of these.
+_OF_LOSSES = ("backward", "grad", "grad_fn", "requires_grad")
 _NO_FUNCTION = re.compile(r"'[\w.]+' object is not callable")
 
 
@@ -123,6 +129,14 @@ def _note_on_result(error: AttributeError) -> str | None:
         return None
     if isinstance(error.obj, CoroutineType):
         return f"a coroutine has no result until it is awaited: write (await {error.obj.__qualname__}(...)).{name}"
+    if name in _OF_LOSSES and isinstance(error.obj, (np.ndarray, np.generic)):
+        return (
+            f"NumPy's arrays have no {name}: what is computed from tensors that require grad is a tensor, until "
+            ".numpy() or .item() takes the numbers out of it"
+        )
+    if name in _OF_LOSSES and isinstance(error.obj, (MethodType, FunctionType)):
+        method = error.obj.__name__
+        return f"{method} is not called: write parentheses, as in x.{method}().{name}"
     if isinstance(error.obj, tuple) and error.obj and all(hasattr(type(one), name) for one in error.obj):
         kind = type(error.obj[0]).__name__
         return f"it is a tuple, whose elements of type {kind} have {name}: write one, = ... in place of one = ..."
@@ -139,6 +153,10 @@ def _note_on_call(error: TypeError) -> str | None:
         return f"what is awaited here is there already, and is of type {kind}: write it without await"
     if (found := _ENTERED.match(text)) is not None:
         return next((note for kind, note in _ENTERING.items() if found[1].endswith(kind)), None)
+    if text == "An asyncio.Future, a coroutine or an awaitable is required":
+        return "a function is called before it is gathered: write parentheses, as in gather(loss.backward())"
+    if _COROUTINE.fullmatch(text) is not None:
+        return "a coroutine has no result until it is awaited: write await before the call that made it"
     if text == "Object of type Tensor is not JSON serializable":
         return "JSON has numbers and lists: write t.item() for the one number, or t.tolist()"
     note = None

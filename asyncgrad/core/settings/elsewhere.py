@@ -211,6 +211,7 @@ MODULE_ATTRIBUTES: dict[str, str] = {
 
 #: By name, what to write instead of an attribute of an optimizer that is called `optimizer`.
 OPTIMIZER_ATTRIBUTES: dict[str, str] = {
+    "backward": "await loss.backward(), and then optimizer.step()",
     "minimize": "await loss.backward(), and then optimizer.step()",
     "apply_gradients": "optimizer.step(), after await loss.backward()",
     "apply_updates": "optimizer.step(), after await loss.backward()",

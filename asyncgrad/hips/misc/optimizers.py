@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from .flatten import flatten
 
-__all__ = ["adam", "rmsprop", "sgd"]
+__all__ = ["adam", "rmsprop", "sgd", "unflatten_optimizer"]
 
 Gradient = Callable[[Any, int], Any]
 Callback = Callable[[Any, int, Any], object]
@@ -17,14 +18,49 @@ Callback = Callable[[Any, int, Any], object]
 Rule = Callable[[int, Any], Any]
 
 
-def _minimize(grad: Gradient, x0: Any, callback: Callback | None, num_iters: int, rule: Rule) -> Any:
-    x, unflatten = flatten(x0)
+def unflatten_optimizer(optimize: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an optimizer of nested containers, made of one of vectors.
+
+    Args:
+        optimize: called as `optimize(grad, x0, callback, ...)` with a vector `x0`, and a gradient that is one; it
+            returns a vector.
+
+    Source: autograd.misc.optimizers.unflatten_optimizer.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad.hips.misc.optimizers import unflatten_optimizer
+        >>> @unflatten_optimizer
+        ... def one_step(grad, x, callback=None):
+        ...     return x - 0.5 * grad(x, 0)
+        >>> one_step(lambda x, i: {"a": 2 * x["a"]}, {"a": np.array([3.0])})
+        {'a': array([0.])}
+    """
+
+    @functools.wraps(optimize)
+    def of_containers(grad: Gradient, x0: Any, callback: Callback | None = None, *args: Any, **kwargs: Any) -> Any:
+        start, unflatten = flatten(x0)
+
+        def of_vector(x: Any, step: int) -> Any:
+            return flatten(grad(unflatten(x), step))[0]
+
+        def told(x: Any, step: int, g: Any) -> None:
+            if callback is not None:
+                callback(unflatten(x), step, unflatten(g))
+
+        return unflatten(optimize(of_vector, start, None if callback is None else told, *args, **kwargs))
+
+    return of_containers
+
+
+@unflatten_optimizer
+def _minimize(grad: Gradient, x: Any, callback: Callback | None, num_iters: int, rule: Rule) -> Any:
     for step in range(num_iters):
-        g, _ = flatten(grad(unflatten(x), step))
+        g = grad(x, step)
         if callback is not None:
-            callback(unflatten(x), step, unflatten(g))
+            callback(x, step, g)
         x = x + rule(step, g)
-    return unflatten(x)
+    return x
 
 
 def sgd(

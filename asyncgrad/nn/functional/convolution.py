@@ -377,11 +377,7 @@ def conv2d(
             f"width), not {shape} and {filters}"
         )
     _check_elements("conv2d", shape, filters)
-    if shape[-3] != filters[1] * groups or filters[0] % groups:
-        raise ArgumentError(
-            f"conv2d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels"
-            f"{f', and a number of filters that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
-        )
+    _check_channels("conv2d", shape, filters, groups)
     if bias is not None and array_of(bias).shape != filters[:1]:
         raise ArgumentError(
             f"conv2d with a weight of shape {filters} needs a bias of shape {filters[:1]}, not {array_of(bias).shape}"
@@ -429,6 +425,20 @@ def _padding(
     return (height, height), (width, width)
 
 
+def _check_channels(function: str, shape: tuple[int, ...], filters: tuple[int, ...], groups: int) -> None:
+    """Raise if x has not the channels that the filters take, whose axis comes before those of a kernel."""
+    axis, wanted = 1 - len(filters), filters[1] * groups
+    if shape[axis] == wanted and filters[0] % groups == 0:
+        return
+    last = [*range(len(shape) + axis), len(shape) - 1, *range(len(shape) + axis, len(shape) - 1)]
+    order = f". Are the channels last? Write x.transpose({', '.join(map(str, last))})"
+    raise ArgumentError(
+        f"{function} with a weight of shape {filters} and groups={groups} takes x with {wanted} channels"
+        f"{f', and a number of filters that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
+        f"{order if shape[axis] != wanted == shape[-1] else ''}"
+    )
+
+
 def conv1d(
     x: Tensor | np.ndarray,
     weight: Tensor | np.ndarray,
@@ -471,6 +481,7 @@ def conv1d(
             f"conv1d takes x of shape (n, channels, length) and a weight of shape (filters, channels, length), not "
             f"{shape} and {filters}"
         )
+    _check_channels("conv1d", shape, filters, whole_number(groups, "groups", 1))
     around = padding if isinstance(padding, str) else (0, single("padding", padding, 0))
     steps, dilations = (1, single("stride", stride, 1)), (1, single("dilation", dilation, 1))
     return without_height(conv2d(with_height(x), with_height(weight), bias, steps, around, dilations, groups))
@@ -712,11 +723,7 @@ def _check_volumes(shape: tuple[int, ...], filters: tuple[int, ...], groups: int
             f"depth, height, width), not {shape} and {filters}"
         )
     _check_elements("conv3d", shape, filters, 3)
-    if shape[-4] != filters[1] * groups or filters[0] % groups:
-        raise ArgumentError(
-            f"conv3d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels"
-            f"{f', and a number of filters that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
-        )
+    _check_channels("conv3d", shape, filters, groups)
 
 
 def _check_named_padding(padding: str, steps: tuple[int, int, int]) -> None:

@@ -194,6 +194,50 @@ def test_arguments_by_keyword_only_raise():
         function(forward).apply(leaf(1.0), n=2)
 
 
+async def unpacked_two(ctx: Any, grad: Any) -> Any:
+    x, y = await ctx.load_saved()
+    return grad * x * y
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "saved"),
+    [
+        (lambda ctx, x: x * 2, lambda ctx, grad: grad * ctx.saved_tensors[0], "no tensor"),
+        (lambda ctx, x: ctx.save_for_backward(x) or x * 2, unpacked_two, "1 tensor"),
+    ],
+    ids=["def", "async def"],
+)
+def test_a_backward_that_takes_more_than_was_saved_is_told_what_was(forward, backward, saved):
+    y = function(forward, backward).apply(leaf(1.0))
+
+    with pytest.raises((IndexError, ValueError)) as raised:
+        sync.backward(y)
+    assert raised.value.__notes__[0].startswith(f"ctx has saved {saved}: write ctx.save_for_backward(")
+
+
+def test_an_index_error_of_a_function_within_a_backward_is_told_nothing_of_saved_tensors():
+    def backward(ctx: Any, grad: Any) -> Any:
+        assert ctx.saved_tensors == ()
+        return other(())
+
+    def other(items: tuple[Any, ...]) -> Any:
+        return items[0]
+
+    with pytest.raises(IndexError) as raised:
+        sync.backward(function(lambda ctx, x: x * 2, backward).apply(leaf(1.0)))
+    assert "saved" not in " ".join(getattr(raised.value, "__notes__", ()))
+
+
+def test_a_coroutine_that_forward_returns_has_the_name_of_the_function():
+    async def doubled(x: Any) -> Any:
+        return x * 2
+
+    coroutine = function(lambda ctx, x: doubled(x)).apply(leaf(1.0))
+
+    assert coroutine.__qualname__ == "Made.apply"
+    assert ag.run(coroutine).tolist() == [2.0]
+
+
 # once_differentiable.
 
 

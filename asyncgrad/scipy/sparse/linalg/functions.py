@@ -119,7 +119,7 @@ def expm_multiply(
         traceA: has no effect: the trace of a matrix is known.
 
     Returns:
-        The product; with `start`, `stop` or `num` the products one upon another, shape (num, *B.shape).
+        The product; with `start`, `stop` or `num` the products one upon another, shape `(num, *B.shape)`.
 
     Raises:
         TypeError: `A` is an operator.

@@ -85,7 +85,9 @@ SOLUTIONS: dict[str, Any] = {
     "nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[0],
     "distance of nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[1],
     "lsq_linear": lambda a: optimize.lsq_linear(_MATRIX * a[0], _TARGET * a[1], ([-1, 0.1, -1], 1)).x,
-    "lsq_linear by bounds": lambda a: optimize.lsq_linear(_MATRIX, _TARGET, ([-1, 0.1 * a[0], -1], 0.9 * a[1])).x,
+    "lsq_linear by bounds": lambda a: (
+        optimize.lsq_linear(_MATRIX, _TARGET, (np.stack([-1, 0.1 * a[0], -1]), 0.9 * a[1])).x
+    ),
     "fixed point": lambda a: optimize.fixed_point(lambda x, a: np.sqrt(a + x), [1.0, 1.0], (a,), xtol=1e-14),
 }
 

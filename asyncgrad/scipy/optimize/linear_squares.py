@@ -85,10 +85,10 @@ def lsq_linear(
     Example:
         >>> import asyncgrad as ag
         >>> from asyncgrad.scipy import optimize
-        >>> highest = ag.tensor(0.5, requires_grad=True)
-        >>> found = optimize.lsq_linear([[1.0, 1.0], [0.0, 1.0]], [3.0, 1.0], ([0.0, 0.0], [9.0, highest]))
-        >>> found.x.tolist(), ag.sync.grad(found.x[0], highest).item()
-        ([2.5, 0.5], -1.0)
+        >>> highest = ag.tensor([9.0, 0.5], requires_grad=True)
+        >>> found = optimize.lsq_linear([[1.0, 1.0], [0.0, 1.0]], [3.0, 1.0], ([0.0, 0.0], highest))
+        >>> found.x.tolist(), ag.sync.grad(found.x[0], highest)[0].tolist()
+        ([2.5, 0.5], [0.0, -1.0])
     """
     matrix, target = floating(A), floating(b)
     lower, upper, plain = _ends(bounds)

@@ -121,16 +121,17 @@ class EagerTask(asyncio.Future[Any]):
     def _step(self, woken_by: asyncio.Future[Any] | BaseException | None) -> bool:
         """Run the coroutine, in the context of the task, until it waits again or ends; tell whether it waits."""
         # A future that it has waited for, or an error to raise in it.
-        error: Any = woken_by
-        if woken_by.__class__ is _Future:
-            error = None
+        error: Any = None
+        if isinstance(woken_by, BaseException):
+            error = woken_by
+        elif woken_by is not None:
             try:
                 woken_by.result()
             except BaseException as raised:
                 error = raised
         if self.done():
             # It has been closed meanwhile. The traceback of an error refers to this frame: leave no cycle.
-            error = None
+            error = woken_by = None
             return False
         if self._must_cancel:
             error = self._take_cancellation(error)
@@ -205,21 +206,10 @@ class EagerTask(asyncio.Future[Any]):
             error = RuntimeError(f"{self.get_name()} awaited {awaited!r}, {why}")
             loop.call_soon(self._step, error, context=self._context)
             return
-        awaited.add_done_callback(self._wake_up, context=self._context)
+        awaited.add_done_callback(self._step, context=self._context)
         self._fut_waiter = awaited
         if self._must_cancel and awaited.cancel(msg=self._cancel_message):
             self._must_cancel = False
-
-    def _wake_up(self, future: asyncio.Future[Any]) -> None:
-        try:
-            future.result()
-        except BaseException as error:
-            self._step(error)
-        else:
-            self._step(None)
-        finally:
-            # As in `_step`.
-            del self, future
 
     def cancel(self, msg: Any = None) -> bool:
         """Throw CancelledError into the coroutine at its next step."""
@@ -243,7 +233,6 @@ class EagerTask(asyncio.Future[Any]):
         waiter, self._fut_waiter = self._fut_waiter, None
         if waiter is not None:
             waiter.remove_done_callback(self._step)
-            waiter.remove_done_callback(self._wake_up)
         if self._registered:
             _unregister_task(self)
         self._on_end = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.core.engine.compiled.cache import MAX_PROGRAMS
 from asyncgrad.core.engine.compiled.codegen import MAX_OPS_PER_SEGMENT
+from asyncgrad.core.engine.eager_task import EagerTask
 from asyncgrad.core.settings.context import CURRENT_GRAPH_TASK
 from tests.support.failing import Trouble
 from tests.support.functions import awaiting, calling
@@ -276,3 +278,21 @@ def test_a_compiled_function_that_is_dropped_leaves_nothing_to_the_garbage_colle
         run_one_of(MAX_PROGRAMS + 1)
 
     assert alive(dropped) == []
+
+
+async def test_an_error_is_freed_that_a_task_would_have_heard_of_after_it_was_closed():
+    async def waits(future: asyncio.Future[None]) -> None:
+        await future
+
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+    future = loop.create_future()
+    task = EagerTask(waits(future), loop=loop, context=context, name="a body")
+    task.start()
+    error = Trouble()
+    freed = weakref.ref(error)
+    # Its next step is scheduled, which finds it closed.
+    future.set_exception(error)
+    task.close()
+    del future, task, error, context
+    await settle()
+    assert freed() is None

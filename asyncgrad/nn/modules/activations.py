@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -42,7 +41,7 @@ from ..functional.activations import (
 )
 from ..shared.arguments import refuse_input
 from .module import Module
-from .parameters import Place, given_number, new_parameter, size
+from .parameters import Place, given_number_or_infinity, new_parameter, size
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -298,10 +297,6 @@ class ReLU6(_Pointwise):
         return relu6(input)
 
 
-def _bound(value: float, name: str) -> float:
-    return value if isinstance(value, float) and math.isinf(value) else given_number(value, name)
-
-
 @final
 class Hardtanh(_Pointwise):
     """Computes `nn.hardtanh`.
@@ -316,8 +311,8 @@ class Hardtanh(_Pointwise):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
-        self.min_val: float = _bound(min_val, "min_val")
-        self.max_val: float = _bound(max_val, "max_val")
+        self.min_val: float = given_number_or_infinity(min_val, "min_val")
+        self.max_val: float = given_number_or_infinity(max_val, "max_val")
         if self.max_val <= self.min_val:
             raise ArgumentError(f"Hardtanh needs max_val above min_val, not {max_val} and {min_val}")
 

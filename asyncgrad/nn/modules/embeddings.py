@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from operator import setitem
 from typing import TYPE_CHECKING, final
 
@@ -13,7 +12,7 @@ from ...errors import ArgumentError
 from .. import init
 from ..functional.embeddings import embedding, embedding_bag
 from .module import Module, Parameter
-from .parameters import Place, given_number, new_parameter, size
+from .parameters import Place, given_number, given_number_or_infinity, new_parameter, size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,8 +45,7 @@ class _Table(Module):
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
         self.max_norm: float | None = None if max_norm is None else given_number(max_norm, "max_norm", 0)
-        is_largest = isinstance(norm_type, float) and math.isinf(norm_type)
-        self.norm_type: float = norm_type if is_largest else given_number(norm_type, "norm_type")
+        self.norm_type: float = given_number_or_infinity(norm_type, "norm_type")
         self.scale_grad_by_freq: bool = truth(scale_grad_by_freq, "scale_grad_by_freq")
 
     def reset_parameters(self) -> None:

@@ -14,7 +14,7 @@ from ...core.tensor import Tensor, tensor
 from ...errors import ArgumentError
 from .. import init
 
-__all__ = ["Place", "draw_by_inputs", "given_number", "new_parameter", "size"]
+__all__ = ["Place", "draw_by_inputs", "given_number", "given_number_or_infinity", "new_parameter", "size"]
 
 
 Place = str | Device | None
@@ -45,6 +45,16 @@ def given_number(value: float, name: str, least: float = -math.inf) -> float:
     """
     found = number(value, name, least)
     return value if type(value) is int else found
+
+
+def given_number_or_infinity(value: float, name: str) -> float:
+    """Return an option of a layer that is a number, which may be infinite.
+
+    Raises:
+        ArgumentTypeError: it is no number.
+        ArgumentError: it is NaN.
+    """
+    return value if isinstance(value, float) and math.isinf(value) else given_number(value, name)
 
 
 def size(value: Any, name: str) -> int:

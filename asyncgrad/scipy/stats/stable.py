@@ -18,6 +18,7 @@ from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
 from .implicit import Implicit
+from .transforming import log_of_rest
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -202,7 +203,7 @@ class Landau(Implicit):
         is_other = (_FACTOR * raw(y) + math.log(_FACTOR) >= _TO_SADDLE) == is_left
         if not np.any(is_other):
             return value
-        return np.where(is_other, np.log1p(-np.exp(np.where(is_other, value, -1.0))), value)
+        return np.where(is_other, log_of_rest(np.where(is_other, value, -1.0)), value)
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return np.nan, np.nan

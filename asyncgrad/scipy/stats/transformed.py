@@ -462,7 +462,7 @@ class SkewT(WithPowers):
     def _logcdf(self, y: Any, a: Any, b: Any) -> Any:
         is_right, size, first, last = self._side(y, a, b)
         tail = beta._logcdf(self._to_base(-size, first, last), first, last)
-        return np.where(is_right, np.log1p(-np.exp(np.where(is_right, tail, -1.0))), tail)
+        return np.where(is_right, log_of_rest(np.where(is_right, tail, -1.0)), tail)
 
     @staticmethod
     def _side(y: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:

@@ -644,6 +644,7 @@ class FunctionNode(SavingNode):
         if self.function._takes_rows and (row := ROW.get()) is not None and not recorded and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
         function = self.function
+        # Nearly all define this alone.
         backward = function.backward
         if function.vjp is not Function.vjp or backward is Function.backward:
             backward = _backward_of(function, checked=True)

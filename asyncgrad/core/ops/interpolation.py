@@ -129,7 +129,8 @@ def _is_narrow(a: Array, q: Any) -> bool:
     shares = raw(q)
     if a.dtype.kind == "b" or not hasattr(shares, "dtype") or (isinstance(q, TensorBase) and q._requires_grad()):
         return False
-    return np.result_type(a.dtype, shares.dtype).kind == "f" and np.result_type(a.dtype, shares.dtype).itemsize < 8
+    dtype = np.result_type(a.dtype, shares.dtype)
+    return dtype.kind == "f" and dtype.itemsize < 8
 
 
 def is_whole(q: Any) -> bool:

@@ -121,10 +121,9 @@ class EagerTask(asyncio.Future[Any]):
     def _step(self, woken_by: asyncio.Future[Any] | BaseException | None) -> bool:
         """Run the coroutine, in the context of the task, until it waits again or ends; tell whether it waits."""
         # A future that it has waited for, or an error to raise in it.
-        error: Any = None
-        if isinstance(woken_by, BaseException):
-            error = woken_by
-        elif woken_by is not None:
+        error: Any = woken_by
+        if woken_by is not None and not isinstance(woken_by, BaseException):
+            error = None
             try:
                 woken_by.result()
             except BaseException as raised:

@@ -76,7 +76,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             ("freqs", "freqs_zpk", "freqz_zpk"), "write the quotient of np.polyval at 1j * w, or use freqz"
         ),
         **dict.fromkeys(("group_delay", "bode", "freqresp", "dbode", "dfreqresp"), "use freqz, and np.angle of it"),
-        "sosfreqz": "use freqz_sos",
         **dict.fromkeys(("impulse", "step"), "use lsim"),
         **dict.fromkeys(("dimpulse", "dlsim", "dstep"), "use lfilter"),
         "envelope": "write np.abs(hilbert(x))",

@@ -23,7 +23,12 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     # The derivative is finite at the poles of gamma.
     special.rgamma: [Case((_REAL,)), Case((np.array([0.0, -1.0, -3.0]),), smooth=False)],
     special.psi: [Case((_REAL,))],
-    special.beta: [Case((_POSITIVE, _POSITIVE[:, np.newaxis]), {}, _BOTH), Case((np.array(1e5), np.array(0.5)))],
+    special.beta: [
+        Case((_POSITIVE, _POSITIVE[:, np.newaxis]), {}, _BOTH),
+        Case((np.array(1e5), np.array(0.5))),
+        # It is 0 where a pole of the gamma function divides.
+        Case((np.array([-0.5, -2.5, -1.25]), np.array([-0.5, 0.5, 0.25])), {}, _BOTH),
+    ],
     special.betaln: [
         Case((_POSITIVE, _POSITIVE[:, np.newaxis]), {}, _BOTH),
         Case((np.array([2e4, 0.5]), np.array([0.5, 2e4])), {}, _BOTH),

@@ -133,7 +133,7 @@ CASES: dict[str, list[Case]] = {
         Case((_NUMERATOR,), {"worN": [0.25, 0.75], "include_nyquist": True}),
     ],
     # A section has a 1 that cannot be moved.
-    "freqz_sos": [Case((_SECTIONS, np.array([0.25, 0.75])), {}, (1,))],
+    **{name: [Case((_SECTIONS, np.array([0.25, 0.75])), {}, (1,))] for name in ("freqz_sos", "sosfreqz")},
     "lfilter_zi": [Case((_NUMERATOR, _DENOMINATOR), {}, _BOTH), Case((_DENOMINATOR, _NUMERATOR), {}, _BOTH)],
     "lfiltic": [
         Case((_NUMERATOR, _DENOMINATOR, _ROW, _KERNEL), {}, (0, 1, 2, 3)),

@@ -307,6 +307,9 @@ def test_spherical_harmonics_have_derivatives_at_the_poles(theta: float) -> None
         (scipy.special.boxcox, (0.0, 1.5), 1, 1 / 2.25),
         (scipy.special.boxcox1p, (-1.0, 1.5), 1, 1 / 2.25),
         (scipy.special.powm1, (0.0, 1.5), 1, 0.0),
+        (scipy.special.powm1, (0.0, 0.0), 0, 0.0),
+        (scipy.special.powm1, (0.0, 0.0), 1, 0.0),
+        (scipy.special.kv, (2.0, 1e300), 0, 0.0),
         (scipy.special.agm, (2.0, 0.0), 0, 0.0),
         (scipy.special.bdtr, (3.0, 3, 1.0), 2, 0.0),
         (scipy.special.bdtrc, (-1.0, 3, 0.0), 2, 0.0),
@@ -608,6 +611,15 @@ def test_a_quotient_of_gamma_functions_has_a_slope_at_its_zeros() -> None:
 
     # The derivative of 1 / gamma at -k is (-1)**k * k!.
     np.testing.assert_allclose(slope, special.gamma([-0.5, -1.5]) * [-1.0, 2.0], rtol=1e-14)
+
+
+def test_the_slope_by_the_order_of_a_bessel_function_far_out_is_that_of_its_asymptotic_series() -> None:
+    v = ag.tensor([2.0, -40.0], requires_grad=True)
+    x = np.array([1e8, 5e7])
+
+    (slope,) = sync.grad(scipy.special.kve(v, x).sum(), [v])
+
+    np.testing.assert_allclose(slope, special.kve(v.detach(), x) * v.detach() / x, rtol=2e-8)
 
 
 def test_slopes_are_numbers_where_parts_of_them_overflow() -> None:

@@ -798,6 +798,27 @@ def test_moments_beyond_the_fourth_are_integrals_or_sums() -> None:
     np.testing.assert_allclose([one.item() for one in found], scipy.stats.genextreme.stats(-0.1, moments="sk"))
 
 
+@pytest.mark.parametrize("shape", [-0.2, -0.05, 0.0, 0.05, 0.2, 30.0])
+@pytest.mark.parametrize("name", ["genextreme", "tukeylambda"])
+def test_moments_by_gamma_functions_are_those_of_scipy(name: str, shape: float) -> None:
+    c = ag.tensor(shape, dtype=np.float64, requires_grad=True)
+
+    found = getattr(stats, name).stats(c, moments="mvsk")
+    slope = sync.grad(found[3], [c])[0].item()
+
+    expected = getattr(scipy.stats, name).stats(shape, moments="mvsk")
+    np.testing.assert_allclose([one.item() for one in found], expected, rtol=1e-9, atol=1e-12)
+    low, high = (getattr(stats, name).stats(shape + step, moments="k").item() for step in (-1e-4, 1e-4))
+    np.testing.assert_allclose(slope, (high - low) / 2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["genextreme", "tukeylambda"])
+def test_a_kurtosis_that_does_not_exist_is_no_number(name: str) -> None:
+    found = getattr(stats, name).stats([-0.3, 0.2], moments="k")
+
+    assert np.isnan(found.numpy()).tolist() == [True, False]
+
+
 def test_the_density_at_the_end_of_a_support_is_that_of_scipy() -> None:
     x, c = [1.0, 0.5, 1.5, 2.0, 0.5], [-1.0, -1.0, -1.0, -0.5, -2.0]
 

@@ -30,6 +30,7 @@ CALLS = named_calls(
         "sem": [Case((_DATA,)), Case((_DATA,), {"axis": None, "ddof": 0})],
         "variation": [Case((_DATA,), {"axis": 1, "ddof": 1})],
         "zscore": [Case((_DATA,)), Case((_DATA,), {"axis": None, "ddof": 1})],
+        "gzscore": [Case((_DATA,)), Case((_DATA,), {"axis": None, "ddof": 1})],
         "gmean": [Case((_DATA,)), Case((_DATA, 1, None, _WEIGHTS), {}, (0, 3))],
         "hmean": [Case((_DATA,)), Case((_DATA,), {"axis": 1, "weights": _WEIGHTS}, (0, "weights"))],
         "pmean": [Case((_DATA, 1.5)), Case((_DATA, 0), {"axis": 1, "weights": _WEIGHTS})],

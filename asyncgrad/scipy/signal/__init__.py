@@ -22,6 +22,7 @@ from .filters import savgol_filter as savgol_filter
 from .filters import sosfilt as sosfilt
 from .filters import sosfilt_zi as sosfilt_zi
 from .filters import sosfiltfilt as sosfiltfilt
+from .filters import sosfreqz as sosfreqz
 from .ranks import medfilt as medfilt
 from .ranks import medfilt2d as medfilt2d
 from .ranks import order_filter as order_filter
@@ -84,6 +85,7 @@ __all__ = [
     "sosfilt",
     "sosfilt_zi",
     "sosfiltfilt",
+    "sosfreqz",
     "spectrogram",
     "square",
     "stft",

@@ -36,6 +36,7 @@ __all__ = [
     "sosfilt",
     "sosfilt_zi",
     "sosfiltfilt",
+    "sosfreqz",
 ]
 
 
@@ -452,6 +453,10 @@ def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: float = 2 * np
     for section in sos:
         response = response * _response(section[:3], section[3:], frequencies, float(raw(asarray(fs))))
     return asarray(frequencies), asarray(response)
+
+
+#: SciPy's other name of it.
+sosfreqz = freqz_sos
 
 
 # By polynomials.

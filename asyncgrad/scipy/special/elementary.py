@@ -184,14 +184,18 @@ inv_boxcox1p: Primitive = differentiable(
 
 
 def _powm1_by_exponent(x: Any, y: Any, out: Any) -> Any:
-    at_zero = (raw(x) == 0) & (raw(y) > 0)
+    at_zero = (raw(x) == 0) & (raw(y) >= 0)
     return compute_where(~at_zero, lambda x, out: (out + 1) * np.log(x), x, out)
+
+
+def _powm1_by_base(x: Any, y: Any) -> Any:
+    return compute_where((raw(x) != 0) | (raw(y) != 0), lambda x, y: y * x ** (y - 1), x, y)
 
 
 powm1: Primitive = differentiable(
     special.powm1,
     "x y",
-    x=lambda g, x, y: g * (y * x ** (y - 1)),
+    x=lambda g, x, y: g * _powm1_by_base(x, y),
     y=lambda g, x, y, out: g * _powm1_by_exponent(x, y, out),
 )
 

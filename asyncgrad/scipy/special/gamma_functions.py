@@ -210,7 +210,17 @@ betaln: Primitive = differentiable(
 def _beta_by(a: Any, b: Any, out: Any) -> Any:
     """Return the derivative of the beta function by `a`; where it is 0 at infinity so is that."""
     is_zero = (np.isposinf(raw(a)) | np.isposinf(raw(b))) & (raw(out) == 0)
-    return compute_where(~is_zero, lambda a, b, out: out * psi_difference(a, b), a, b, out)
+    total = raw(a) + raw(b)
+    is_pole = (total <= 0) & (total == np.rint(total)) & (raw(out) == 0)
+    slope = compute_where(~is_zero & ~is_pole, lambda a, b, out: out * psi_difference(a, b), a, b, out)
+    if not np.any(is_pole):
+        return slope
+    # There the logarithmic derivative has a pole, and the function is 0.
+    return np.where(is_pole, compute_where(is_pole, _beta_by_at_pole, a, b, out), slope)
+
+
+def _beta_by_at_pole(a: Any, b: Any, out: Any) -> Any:
+    return out * special.psi(a) + special.gamma(a) * special.gamma(b) * rgamma_slope(a + b)
 
 
 def psi_difference(a: Any, b: Any) -> Any:

@@ -139,6 +139,7 @@ from .skewed import skewnorm as skewnorm
 from .stable import landau as landau
 from .summaries import entropy as entropy
 from .summaries import gmean as gmean
+from .summaries import gzscore as gzscore
 from .summaries import hmean as hmean
 from .summaries import iqr as iqr
 from .summaries import kurtosis as kurtosis
@@ -234,6 +235,7 @@ __all__ = [
     "gompertz",
     "gumbel_l",
     "gumbel_r",
+    "gzscore",
     "halfcauchy",
     "halfgennorm",
     "halflogistic",

@@ -12,6 +12,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .gamma_series import SMALL, gamma_series, polynomial, product
 from .supports import bounded_exp, logarithm_over, one_minus_exp_
 
 if TYPE_CHECKING:
@@ -20,32 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["genextreme", "genpareto", "gompertz"]
 
-_TERMS = 24
-
-
-def _gamma_series() -> Any:
-    """Return the coefficients of the powers of c in gamma(1 + c)."""
-    logarithm = np.zeros(_TERMS + 1)
-    logarithm[1] = -np.euler_gamma
-    orders = np.arange(2, _TERMS + 1)
-    logarithm[2:] = (-1.0) ** orders * special.zeta(orders.astype(float)) / orders
-    found = np.zeros(_TERMS + 1)
-    found[0] = 1.0
-    for n in range(1, _TERMS + 1):
-        found[n] = sum(k * logarithm[k] * found[n - k] for k in range(1, n + 1)) / n
-    return found
-
-
-_GAMMA = _gamma_series()
-#: The coefficients of (gamma(1 + 2 * c) - gamma(1 + c)**2) / c**2.
-_SPREAD = (_GAMMA * 2.0 ** np.arange(_TERMS + 1) - np.convolve(_GAMMA, _GAMMA)[: _TERMS + 1])[2:]
-
-
-def _polynomial(coefficients: Any, c: Any) -> Any:
-    value: Any = 0.0
-    for coefficient in coefficients[::-1]:
-        value = value * c + coefficient
-    return value
+_ONE, _TWO, _THREE, _FOUR = (gamma_series(factor) for factor in (1, 2, 3, 4))
+#: Of the central moments of exp(-c * x) for x of Gumbel's distribution, over powers of c.
+_SPREAD = (_TWO - product(_ONE, _ONE))[2:]
+_THIRD = (_THREE - 3 * product(_TWO, _ONE) + 2 * product(_ONE, _ONE, _ONE))[3:]
+_FOURTH = (_FOUR - 4 * product(_THREE, _ONE) + 6 * product(_TWO, _ONE, _ONE) - 3 * product(_ONE, _ONE, _ONE, _ONE))[4:]
 
 
 @final
@@ -90,15 +70,42 @@ class GeneralizedExtremes(ContinuousDistribution):
 
     def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
         bare = raw(c)
-        is_small = np.abs(bare) < 0.1
+        is_small = np.abs(bare) < SMALL
         small, large = np.where(is_small, c, 0.0), np.where(is_small | (bare <= -0.5), 1.0, c)
         first = special.gamma(1 + large)
         spread = (special.gamma(1 + 2 * large) - first * first) / np.square(large)
         outside = np.where(is_small | (bare <= -1), 1.0, c)
         mean = (1 - special.gamma(1 + outside)) / outside
-        mean = np.where(is_small, -_polynomial(_GAMMA[1:], small), np.where(bare > -1, mean, np.inf))
-        variance = np.where(is_small, _polynomial(_SPREAD, small), np.where(bare > -0.5, spread, np.inf))
+        mean = np.where(is_small, -polynomial(_ONE[1:], small), np.where(bare > -1, mean, np.inf))
+        variance = np.where(is_small, polynomial(_SPREAD, small), np.where(bare > -0.5, spread, np.inf))
         return mean, variance
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        bare = raw(c)
+        small = np.where(np.abs(bare) < SMALL, c, 0.0)
+        spread = polynomial(_SPREAD, small)
+        skewness = -polynomial(_THIRD, small) / spread**1.5
+        kurtosis = polynomial(_FOURTH, small) / np.square(spread) - 3
+        is_large = (np.abs(bare) >= SMALL) & np.isfinite(bare)
+        if np.any(is_large):
+            third, fourth = is_large & (bare > -1 / 3), is_large & (bare > -0.25)
+            skewness = np.where(third, self._standard_moment(3, np.where(third, c, 1.0)), skewness)
+            kurtosis = np.where(fourth, self._standard_moment(4, np.where(fourth, c, 1.0)) - 3, kurtosis)
+        return np.where(bare > -1 / 3, skewness, np.nan), np.where(bare > -0.25, kurtosis, np.nan)
+
+    @staticmethod
+    def _standard_moment(order: int, c: Any) -> Any:
+        """Return a central moment over a power of the variance, of c that is not small."""
+        # Over powers of the root of gamma(1 + 2 * c), which overflows first.
+        half = special.gammaln(1 + 2 * c) / 2
+        first = np.exp(special.gammaln(1 + c) - half)
+        third = np.exp(special.gammaln(1 + 3 * c) - 3 * half)
+        square = first * first
+        spread = 1 - square
+        if order == 3:
+            return -np.sign(raw(c)) * (third - first * (3 - 2 * square)) / spread**1.5
+        fourth = np.exp(special.gammaln(1 + 4 * c) - 4 * half)
+        return (fourth - 4 * third * first + 3 * square * (2 - square)) / np.square(spread)
 
     def _entropy(self, c: Any) -> Any:
         return np.euler_gamma * (1 - c) + 1

@@ -13,6 +13,7 @@ from ...core.recording.primitive import derivative, primitive
 from ..special.tails import kolmogorov_slope, smirnov_derivative
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .gamma_series import SMALL, beta_series, gamma_series, polynomial
 from .implicit import Implicit
 from .mean_powers import skewness_and_kurtosis
 from .two_sided_statistic import two_sided_cdf_, two_sided_derivative
@@ -183,6 +184,12 @@ class KolmogorovSmirnov(Implicit):
         return skewness_and_kurtosis(self._mean_powers(n))
 
 
+_POWERS = np.arange(len(gamma_series()))
+#: Of the mean square and the mean fourth power of q**lam - (1 - q)**lam, over powers of lam.
+_SPREAD = 2 * ((-2.0) ** _POWERS - beta_series(1, 1))[2:]
+_FOURTH = (2 * (-4.0) ** _POWERS - 8 * beta_series(3, 1) + 6 * beta_series(2, 2))[4:]
+
+
 @final
 class TukeyLambda(ContinuousDistribution):
     """Tukey's lambda distribution, of the quantile (q**lam - (1 - q)**lam) / lam."""
@@ -217,19 +224,35 @@ class TukeyLambda(ContinuousDistribution):
         return -self._ppf(q, lam)
 
     def _mean_and_variance(self, lam: Any) -> tuple[Any, Any]:
-        is_there, is_small = raw(lam) > -0.5, np.abs(raw(lam)) < 0.1
-        large = np.where(is_there & ~is_small, lam, 1.0)
-        variance = 2 / np.square(large) * (1 / (1 + 2 * large) - special.beta(large + 1, large + 1))
-        if np.any(is_small):
-            # The formula is a difference of what is nearly the same.
-            near = self._integral(
-                lambda q, lam: np.square(self._ppf(q, lam)), 0.0, 1.0, (np.where(is_small, lam, 0.05),)
-            )
-            variance = np.where(is_small, near, variance)
-        return 0.0 * lam, np.where(is_there, variance, np.inf)
+        bare = raw(lam)
+        is_small, is_large = np.abs(bare) < SMALL, bare > -0.5
+        spread = polynomial(_SPREAD, np.where(is_small, lam, 0.0))
+        if not np.all(is_small):
+            large = np.where(is_large & ~is_small, lam, 1.0)
+            spread = np.where(is_small, spread, self._spread(large) / large / large)
+        return 0.0 * lam, np.where(is_large, spread, np.inf)
+
+    def _skewness_and_kurtosis(self, lam: Any) -> tuple[Any, Any]:
+        bare = raw(lam)
+        small = np.where(np.abs(bare) < SMALL, lam, 0.0)
+        kurtosis = polynomial(_FOURTH, small) / np.square(polynomial(_SPREAD, small)) - 3
+        is_large = (np.abs(bare) >= SMALL) & (bare > -0.25) & np.isfinite(bare)
+        if np.any(is_large):
+            large = np.where(is_large, lam, 1.0)
+            fourth = 2 / (1 + 4 * large) - 8 * special.beta(3 * large + 1, large + 1)
+            fourth = fourth + 6 * special.beta(2 * large + 1, 2 * large + 1)
+            spread = self._spread(large)
+            kurtosis = np.where(is_large, fourth / spread / spread - 3, kurtosis)
+        skewness = np.where(bare > -1 / 3, 0.0 * lam, np.nan)
+        return skewness, np.where(bare > -0.25, kurtosis, np.where(bare == -0.25, np.inf, np.nan))
+
+    @staticmethod
+    def _spread(lam: Any) -> Any:
+        """Return the variance of q**lam - (1 - q)**lam, for q between 0 and 1."""
+        return 2 / (1 + 2 * lam) - 2 * special.beta(lam + 1, lam + 1)
 
     def _bulk(self, *shapes: Any) -> list[float]:
-        # Also of integrals over probabilities.
+        # Of integrals over probabilities, too.
         return [-2.0, 0.0, 0.5, 2.0]
 
     def _entropy(self, lam: Any) -> Any:

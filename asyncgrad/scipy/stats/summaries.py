@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "entropy",
     "gmean",
+    "gzscore",
     "hmean",
     "iqr",
     "kurtosis",
@@ -209,6 +210,12 @@ def zscore(a: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propa
     safe = np.where(is_equal, np.arange(a.size, dtype=a.dtype).reshape(a.shape), a) if is_equal.any() else a
     scores = (safe - np.mean(safe, axis, keepdims=True)) / np.std(safe, axis, ddof=ddof, keepdims=True)
     return np.where(is_equal, np.nan, scores) if is_equal.any() else scores
+
+
+@in_single
+def gzscore(a: Any, *, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate") -> Tensor:
+    """Return the scores of the logarithms of positive data, as `scipy.stats.gzscore`; arguments as for `zscore`."""
+    return zscore(np.log(floating(a)), axis, ddof, nan_policy)
 
 
 def _weighted_mean(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:

@@ -1,0 +1,65 @@
+"""Power series, next to 0, of what gamma and beta functions next to 1 differ by, which loses its digits otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ufuncs import special
+
+__all__ = ["SMALL", "beta_series", "gamma_series", "polynomial", "product"]
+
+#: Up to this size of the variable the terms below have all digits, and beyond it the differences have.
+SMALL = 0.1
+_TERMS = 48
+
+
+def _log_gamma() -> Any:
+    """Return the coefficients of the powers of c in log(gamma(1 + c))."""
+    logarithm = np.zeros(_TERMS + 1)
+    logarithm[1] = -np.euler_gamma
+    orders = np.arange(2, _TERMS + 1)
+    logarithm[2:] = (-1.0) ** orders * special.zeta(orders.astype(float)) / orders
+    return logarithm
+
+
+_LOG_GAMMA = _log_gamma()
+_POWERS = np.arange(_TERMS + 1)
+
+
+def _exponential(logarithm: Any) -> Any:
+    """Return the coefficients of the exponential function of a series without a constant term."""
+    found = np.zeros(_TERMS + 1)
+    found[0] = 1.0
+    for n in range(1, _TERMS + 1):
+        found[n] = sum(k * logarithm[k] * found[n - k] for k in range(1, n + 1)) / n
+    return found
+
+
+def gamma_series(factor: int = 1) -> Any:
+    """Return the coefficients of the powers of c in gamma(1 + factor * c)."""
+    return _exponential(_LOG_GAMMA) * float(factor) ** _POWERS
+
+
+def beta_series(first: int, second: int) -> Any:
+    """Return the coefficients of the powers of c in the beta function of 1 + first * c and 1 + second * c."""
+    total = float(first + second)
+    factors = float(first) ** _POWERS + float(second) ** _POWERS - total**_POWERS
+    return product(_exponential(_LOG_GAMMA * factors), (-total) ** _POWERS)
+
+
+def product(*series: Any) -> Any:
+    """Return the coefficients of a product of series."""
+    found = series[0]
+    for one in series[1:]:
+        found = np.convolve(found, one)[: _TERMS + 1]
+    return found
+
+
+def polynomial(coefficients: Any, c: Any) -> Any:
+    """Return the sum of the powers of c times coefficients."""
+    value: Any = 0.0
+    for coefficient in coefficients[::-1]:
+        value = value * c + coefficient
+    return value

@@ -11,7 +11,7 @@ import scipy.linalg
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.errors import AsyncgradError
+from asyncgrad.errors import AsyncgradError, MissingDerivativeError
 from asyncgrad.scipy import linalg
 from tests.core.ops.finite_differences import Case, call, flat, in_dtype, leaves_of
 from tests.scipy.functions import check_along_a_line, check_values, named_calls
@@ -421,3 +421,21 @@ def test_a_riccati_equation_may_weigh_no_inputs_beside_mixed_terms() -> None:
     found = linalg.solve_discrete_are(a, b, q, 0.0, s=ag.tensor(s, requires_grad=True))
 
     np.testing.assert_allclose(found.detach().numpy(), scipy.linalg.solve_discrete_are(a, b, q, 0.0, s=s))
+
+
+def test_a_riccati_solution_that_scipy_misses_is_found() -> None:
+    rng = np.random.default_rng(3)
+    a, b, q = rng.normal(size=(3, 3)), rng.normal(size=(3, 2)), rng.normal(size=(3, 3))
+    q, e, s = q @ q.T + np.eye(3), np.eye(3) + 0.2 * rng.normal(size=(3, 3)), 0.1 * rng.normal(size=(3, 2))
+
+    found = linalg.solve_discrete_are(a, b, q, np.zeros((2, 2)), ag.tensor(e, requires_grad=True), s)
+
+    x = found.detach().numpy()
+    crossed = a.T @ x @ b + s
+    rest = a.T @ x @ a - e.T @ x @ e - crossed @ np.linalg.solve(b.T @ x @ b, crossed.T) + q
+    np.testing.assert_allclose(rest, 0, atol=1e-9 * np.abs(x).max())
+
+
+def test_pairs_of_a_pencil_have_no_derivative() -> None:
+    with pytest.raises(MissingDerivativeError, match="homogeneous_eigvals=False"):
+        linalg.eigvals(ag.tensor(np.eye(2), requires_grad=True), np.eye(2), homogeneous_eigvals=True)

@@ -223,3 +223,27 @@ def test_filters_by_rank_take_no_axes_and_no_complex_constant():
     assert ndimage.grey_opening(leaf, 2, axes=()).tolist() == leaf.tolist()
     with pytest.raises(TypeError, match="cval must be a real number"):
         ndimage.minimum_filter(leaf, 2, mode="constant", cval=1j)
+
+
+def test_summaries_with_a_history_are_complex_and_leave_nan_where_scipys_do():
+    labels = np.array([[1, 1, 2], [2, 2, 1]])
+    image = np.array([[1.0, np.nan, 3.0], [5.0, 4.0, 2.0]])
+
+    leaf = ag.tensor(image, requires_grad=True)
+    for name in ("minimum", "median"):
+        for index in (1, [1, 2]):
+            found = getattr(ndimage, name)(leaf, labels, index).detach().numpy()
+            np.testing.assert_array_equal(found, getattr(scipy.ndimage, name)(image, labels, index))
+    assert np.isnan(ndimage.median(leaf, labels, [1, 8])[1].item())
+    assert ndimage.variance(ag.tensor([1.0, 2j], requires_grad=True)).dtype == complex
+
+
+@pytest.mark.parametrize("mode", ["mirror", "reflect", "nearest", "grid-wrap"])
+def test_halves_between_elements_are_rounded_as_scipys(mode):
+    image, leaf = np.arange(25.0).reshape(5, 5), ag.tensor(np.arange(25.0).reshape(5, 5), requires_grad=True)
+
+    for offset in (-2.5, -0.5, 0.5, 2.5):
+        found = ndimage.affine_transform(leaf, np.eye(2), offset, order=0, mode=mode)
+        np.testing.assert_array_equal(
+            found.detach().numpy(), scipy.ndimage.affine_transform(image, np.eye(2), offset, order=0, mode=mode)
+        )

@@ -626,3 +626,19 @@ def test_slopes_are_numbers_where_parts_of_them_overflow() -> None:
     a, b, x = (ag.tensor(one, requires_grad=True) for one in (1e-10, -1000.0, 0.0))
     slopes = sync.grad(special.hyperu(a, b, x), [a, b, x])
     np.testing.assert_allclose(slopes, [-special.psi(1001.0), 1.0036416140e-13, -1e-13], rtol=1e-8)
+
+
+@pytest.mark.skipif(not hasattr(special, "assoc_legendre_p"), reason="SciPy has it from 1.15 on")
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize(("degree", "order"), [(3, 2), (4, -2), (5, 4), (7, 6)])
+def test_associated_functions_have_derivatives_at_both_ends(norm: bool, degree: int, order: int) -> None:
+    ends, inside = np.array([-1.0, 1.0]), np.array([-1.0, 1.0]) * (1 - 1e-9)
+    z = ag.tensor(ends, requires_grad=True)
+
+    (slope,) = sync.grad(special.assoc_legendre_p(degree, order, z, norm=norm).sum(), [z], create_graph=True)
+    (curvature,) = sync.grad(slope.sum(), [z])
+
+    _, *near = scipy.special.assoc_legendre_p(degree, order, inside, norm=norm, diff_n=2)
+    size = np.abs(scipy.special.assoc_legendre_p(degree, order, np.linspace(-0.9, 0.9, 9), norm=norm)).max()
+    np.testing.assert_allclose(slope.detach().numpy(), near[0], rtol=1e-6, atol=1e-6 * size)
+    np.testing.assert_allclose(curvature.numpy(), near[1], rtol=1e-6, atol=1e-4 * size)

@@ -12,7 +12,7 @@ from ...core.arrays.values import raw, refuse_complex
 from ...core.ops.linear_algebra import adjoint, product
 from ...core.settings.context import is_grad_enabled, no_grad
 from ...core.tensor import asarray
-from ...errors import ArgumentError
+from ...errors import ArgumentError, MissingDerivativeError
 from ..arguments import floating, lapack_numbers, matrices
 from .lapack import refuse_infinity
 from .stacks import over_stacks
@@ -55,6 +55,9 @@ def eig(
         homogeneous_eigvals: whether eigenvalues are pairs, whose quotients they are; these have no derivative beside
             a matrix `b`.
 
+    Raises:
+        MissingDerivativeError: `homogeneous_eigvals` beside a matrix `b`, one of which requires grad.
+
     Source: scipy.linalg.eig.
     """
     a, b = lapack_numbers(a), None if b is None else lapack_numbers(b)
@@ -79,6 +82,11 @@ def _eig_with_history(
     a: Any, b: Any, left: bool, right: bool, is_homogeneous: bool, theirs: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Return what SciPy's function does, with its order and phases, of tensors that require grad."""
+    if b is not None and is_homogeneous:
+        raise MissingDerivativeError(
+            "scipy.linalg.eig(a, b, homogeneous_eigvals=True) has no derivative, as the length of a pair is arbitrary: "
+            "write homogeneous_eigvals=False, or call it on detached matrices"
+        )
     if b is None:
         values, vectors = np.linalg.eig(a)
         inverse = None
@@ -97,8 +105,6 @@ def _eig_with_history(
         values = shift + np.where(is_infinite, np.inf, 1 / np.where(is_infinite, 1.0, turned))
     want, have = raw(theirs[0]), raw(values)
     if is_homogeneous:
-        if b is not None:
-            return theirs
         want = want[..., 0, :]
     order = _matched(want, have)
     values = np.take_along_axis(values, order, -1).astype(want.dtype, copy=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ...core.arrays.values import raw
 from ...core.ops.linear_algebra import adjoint as _adjoint
 from ...core.ops.linear_algebra import product
 from ...core.recording.primitive import derivative, primitive
+from ...core.settings.context import no_grad
 from ..arguments import floating
 from .lapack import solve_by_schur_forms
 
@@ -124,7 +126,24 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> Any:
 
 
 # Riccati equations. Newton's method squares the distance from the solution with each step, and so its second step
-# depends on the matrices as the solution does, up to the third derivative.
+# depends on the matrices as the solution does, up to the third derivative. It begins at the solution: SciPy's result,
+# which misses it for some balanced matrices, is moved there first.
+
+#: Of Newton's method, which squares the distance from the solution near it, and halves it at least farther away.
+_MOST_STEPS = 50
+
+
+def _settled(name: str, step: Callable[..., Any], x: Any, *matrices: Any) -> Any:
+    """Return the solution at which steps from a matrix near it end, without history."""
+    given = [None if one is None else raw(one) for one in matrices]
+    with no_grad():
+        for _ in range(_MOST_STEPS):
+            last, x = x, raw(step(x, *given))
+            if np.abs(x - last).max(initial=0.0) <= 1e-6 * np.abs(x).max(initial=0.0):
+                return x
+    raise np.linalg.LinAlgError(
+        f"scipy.linalg.{name}: what SciPy returns for these matrices is not near a solution: write balanced=False"
+    )
 
 
 def solve_continuous_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True) -> Any:
@@ -147,11 +166,14 @@ def solve_continuous_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any =
     a, b, q, r, e, s = _of_equation(a, b, q, r, e, s)
     x: Any = linalg.solve_continuous_are(*map(raw, (a, b, q, r, e, s)), balanced=balanced)
     a, q = _simplified(a, b, q, r, e, s)
-    for _ in range(2):
-        gain = np.linalg.solve(r, product(_adjoint(b), x))
-        closed = _adjoint(a - product(b, gain))
-        x = solve_continuous_lyapunov(closed, -(q + product(_adjoint(gain), product(r, gain))))
-    return x
+    x = _settled("solve_continuous_are", _continuous_step, x, a, b, q, r)
+    return _continuous_step(_continuous_step(x, a, b, q, r), a, b, q, r)
+
+
+def _continuous_step(x: Any, a: Any, b: Any, q: Any, r: Any) -> Any:
+    gain = np.linalg.solve(r, product(_adjoint(b), x))
+    closed = _adjoint(a - product(b, gain))
+    return solve_continuous_lyapunov(closed, -(q + product(_adjoint(gain), product(r, gain))))
 
 
 def solve_discrete_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True) -> Any:
@@ -174,17 +196,20 @@ def solve_discrete_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = N
     a, b, q, r, e, s = _of_equation(a, b, q, r, e, s)
     x: Any = linalg.solve_discrete_are(*map(raw, (a, b, q, r, e, s)), balanced=balanced)
     a, q, s = _of_identity(a, q, e, s)
-    for _ in range(2):
-        weighted = product(_adjoint(b), x)
-        crossed = product(weighted, a)
-        gain = np.linalg.solve(r + product(weighted, b), crossed if s is None else crossed + _adjoint(s))
-        closed = _adjoint(a - product(b, gain))
-        cost = q + product(_adjoint(gain), product(r, gain))
-        if s is not None:
-            mixed = product(s, gain)
-            cost = cost - mixed - _adjoint(mixed)
-        x = solve_discrete_lyapunov(closed, cost)
-    return x
+    x = _settled("solve_discrete_are", _discrete_step, x, a, b, q, r, s)
+    return _discrete_step(_discrete_step(x, a, b, q, r, s), a, b, q, r, s)
+
+
+def _discrete_step(x: Any, a: Any, b: Any, q: Any, r: Any, s: Any) -> Any:
+    weighted = product(_adjoint(b), x)
+    crossed = product(weighted, a)
+    gain = np.linalg.solve(r + product(weighted, b), crossed if s is None else crossed + _adjoint(s))
+    closed = _adjoint(a - product(b, gain))
+    cost = q + product(_adjoint(gain), product(r, gain))
+    if s is not None:
+        mixed = product(s, gain)
+        cost = cost - mixed - _adjoint(mixed)
+    return solve_discrete_lyapunov(closed, cost)
 
 
 def _of_equation(*arguments: Any) -> list[Any]:

@@ -120,8 +120,10 @@ def _mapped(coordinates: Any, length: int, mode: str) -> tuple[Any, Any]:
         period = max(2 * (length - 1), 1)
         # Of a negative coordinate no digit is lost, as in SciPy.
         rest = np.abs(where) % period
-        sign = np.where((rest > length - 1) ^ (where < 0), -1.0, 1.0)
-        found = np.where(rest > length - 1, period - rest, rest) * (length > 1)
+        # Between the last element and the next, only a negative one is mirrored: halves are rounded upwards after it.
+        is_back = np.where(where < 0, rest > length - 1, rest >= length)
+        sign = np.where(is_back ^ (where < 0), -1.0, 1.0)
+        found = np.where(is_back, period - rest, rest) * (length > 1)
     elif mode in ("reflect", "grid-mirror"):
         rest = (where + 0.5) % (2 * length)
         sign = np.where(rest >= length, -1.0, 1.0)

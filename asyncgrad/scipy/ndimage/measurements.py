@@ -49,10 +49,11 @@ def _summary(name: str, summarise: Callable[[Any], Any], document: str) -> Calla
             return summarise(image[marks == np.asarray(raw(index))])
         if image.dtype.kind == "c" and name in (*_IN_DOUBLE, "sum", "sum_labels"):
             raise ArgumentTypeError(f"scipy.ndimage.{name} of several labels takes a real image: call it on both parts")
-        # Of a label that no element has, the least and the greatest are 0.
-        none: Any = _sum if name in ("minimum", "maximum") else summarise
+        # Of a label that no element has, the least and the greatest are 0; SciPy's median is any element.
+        none: Any = {"minimum": _sum, "maximum": _sum, "median": _unknown}.get(name, summarise)
         parts = [image[marks == one] for one in np.ravel(np.asarray(raw(index)))]
-        found = [(summarise if len(one) else none)(one) for one in parts]
+        each = _OF_SORTED.get(name, summarise)
+        found = [(each if len(one) else none)(one) for one in parts]
         return np.stack(found).reshape(np.shape(raw(index))) if found else image.reshape(-1)[:0]
 
     made.__name__ = made.__qualname__ = name
@@ -78,15 +79,32 @@ def _sum(values: Any) -> Any:
 def _middle(values: Array) -> Any:
     ordered, count = np.sort(values), values.shape[0]
     # Of an even number the mean of the two.
-    return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else np.sum(values)
+    return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+
+
+def _unknown(values: Any) -> Any:
+    return np.sum(values) + np.nan
+
+
+def _least(values: Array) -> Any:
+    return np.min(values) if not np.isnan(raw(values)).any() else np.sort(values)[0]
+
+
+#: SciPy sorts the elements of several labels, NaN last, where NumPy's functions of those of one label return NaN.
+_OF_SORTED: dict[str, Callable[[Any], Any]] = {"median": _middle, "minimum": _least}
+
+
+def _as_complex(summarise: Callable[..., Any]) -> Callable[[Any], Any]:
+    # SciPy's sum of a deviation times its conjugate is complex.
+    return lambda values: summarise(values).astype(values.dtype, copy=False)
 
 
 sum_labels: Callable[..., Tensor] = _summary("sum_labels", _sum, "Return the sum of elements.")
 sum: Callable[..., Tensor] = _summary("sum", _sum, "Return the sum of elements; as `sum_labels`.")
 mean: Callable[..., Tensor] = _summary("mean", np.mean, "Return the mean of elements.")
-variance: Callable[..., Tensor] = _summary("variance", np.var, "Return the variance of elements.")
+variance: Callable[..., Tensor] = _summary("variance", _as_complex(np.var), "Return the variance of elements.")
 standard_deviation: Callable[..., Tensor] = _summary(
-    "standard_deviation", np.std, "Return the standard deviation of elements."
+    "standard_deviation", _as_complex(np.std), "Return the standard deviation of elements."
 )
 minimum: Callable[..., Tensor] = _summary(
     "minimum", np.min, "Return the least element, or 0 for one of several labels that no element has."
@@ -94,7 +112,7 @@ minimum: Callable[..., Tensor] = _summary(
 maximum: Callable[..., Tensor] = _summary(
     "maximum", np.max, "Return the greatest element, or 0 for one of several labels that no element has."
 )
-median: Callable[..., Tensor] = _summary("median", _middle, "Return the median of elements.")
+median: Callable[..., Tensor] = _summary("median", np.median, "Return the median of elements.")
 
 
 def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:

@@ -157,13 +157,57 @@ def associated_derivative(z: Any, n: Any, m: Any, branch_cut: Any, norm: bool, o
 def _(g: Any, z: Array, n: Any, m: Any, branch_cut: Any, norm: bool, order: int) -> Array:
     if order == 3:
         raise MissingDerivativeError("scipy.special.assoc_legendre_p has derivatives up to the third order")
-    is_end = (np.abs(raw(z)) == 1) & (np.asarray(m) == 0)
+    is_end = np.abs(raw(z)) == 1
     if z.dtype.kind == "c" or not np.any(is_end):
         return g * associated_derivative.call(z, n, m, branch_cut, norm, order + 1)
-    # SciPy's derivatives at -1 have the signs of those at 1, and those at both do not know of `norm`.
+    # SciPy's derivatives at -1 have the signs of those at 1, those at both do not know of `norm`, and some second ones
+    # are of another order.
     slope = associated_derivative.call(np.where(is_end, 0.0, z), n, m, branch_cut, norm, order + 1)
-    factor = np.sqrt(np.asarray(n) + 0.5) if norm else 1.0
-    return g * np.where(is_end, factor * legendre_derivative.call(z, n, order + 1), slope)
+    return g * np.where(is_end, derivative_at_ends.call(z, n, m, norm, order + 1), slope)
+
+
+@primitive()
+def derivative_at_ends(z: Array, n: Any, m: Any, norm: bool, order: int) -> Any:
+    """Return a derivative at 1 and -1, and 0 elsewhere, where another formula counts.
+
+    It is that of a power of 1 - z**2 times a derivative of Legendre's polynomial.
+    """
+    n, m = np.asarray(n), np.asarray(m)
+    size, end = np.abs(m), np.where(z < 0, -1.0, 1.0)
+    shares = special.poch(n - size + 1.0, 2 * size)
+    factor = np.where(m < 0, 1 / np.where(shares > 0, shares, 1.0), 1.0 - 2.0 * (size % 2))
+    if norm:
+        factor = np.sqrt((n + 0.5) / np.where(shares > 0, shares, 1.0)) * (1.0 - 2.0 * (size % 2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total = sum(
+            math.comb(order, first)
+            * _power_at_ends(size, end, first, first == order)
+            * _polynomial_at_ends(n, size + order - first, end)
+            for first in range(order + 1)
+        )
+    return np.where((size > n) | (np.abs(z) != 1), 0.0, factor * total)
+
+
+@derivative(derivative_at_ends, "z")
+def _(g: Any, z: Array, n: Any, m: Any, norm: bool, order: int) -> Array:
+    return g * derivative_at_ends.call(z, n, m, norm, order + 1)
+
+
+def _power_at_ends(size: Any, end: Any, order: int, is_last: bool) -> Any:
+    """Return a derivative of (1 - z**2)**(size / 2), which is (h * (2 - h))**(size / 2) with h = 1 - end * z."""
+    half, rest = size / 2, order - size / 2
+    # Of half numbers it is 0 up to an order, and infinite beyond it, the last of them most.
+    of_whole = special.binom(half, rest) * 2.0 ** (half - rest) * np.where(rest % 2 == 1, -1.0, 1.0)
+    of_whole = np.where(rest < 0, 0.0, math.factorial(order) * of_whole)
+    sign = np.where(special.binom(half, order) < 0, -1.0, 1.0)
+    of_half = np.where((rest > 0) & is_last, sign * np.inf, 0.0)
+    return (-end) ** order * np.where(size % 2 == 0, of_whole, of_half)
+
+
+def _polynomial_at_ends(n: Any, order: Any, end: Any) -> Any:
+    """Return a derivative of Legendre's polynomial at 1 or -1; the source is its hypergeometric series."""
+    found = special.poch(n - order + 1.0, 2 * order) / (2.0**order * special.gamma(order + 1.0))
+    return np.where(order > n, 0.0, found) * np.where((n - order) % 2 == 1, end, 1.0)
 
 
 def assoc_legendre_p(n: Any, m: Any, z: Any, *, branch_cut: Any = 2, norm: bool = False, diff_n: int = 0) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -259,7 +259,7 @@ class MultiStepLR(Schedule):
 
     Args:
         optimizer: whose rates are set.
-        milestones: the steps at which the rates are multiplied.
+        milestones: the steps at which the rates are multiplied; negative ones never come.
         gamma: by what they are multiplied.
         last_epoch: the number of the last step; -1 to begin.
 
@@ -276,8 +276,9 @@ class MultiStepLR(Schedule):
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
-        """Return the first rate times `gamma` for each milestone up to `epoch`."""
-        return float(base_lr * self.gamma ** bisect_right(self.milestones, epoch))
+        """Return the first rate times `gamma` for each milestone from 0 up to `epoch`."""
+        passed = bisect_right(self.milestones, epoch) - bisect_left(self.milestones, 0)
+        return float(base_lr * self.gamma ** max(0, passed))
 
 
 @final

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.errors import ChangedTensorError, InPlaceError
+from asyncgrad.errors import ArgumentError, ChangedTensorError, InPlaceError
 
 X = np.array([-2.0, -0.4, 0.3, 1.5, 7.0])
 
@@ -294,3 +294,28 @@ def test_positions_of_no_maxima_are_none() -> None:
 def test_a_text_is_refused_by_the_name_of_the_function(name: str) -> None:
     with pytest.raises(ag.errors.ArgumentTypeError, match=rf"nn\.{name} takes numbers, and x is of dtype <U1"):
         getattr(nn, name)("a")
+
+
+def test_cosine_similarity_of_vectors_whose_norm_overflows_is_0_with_a_gradient_of_0() -> None:
+    x = ag.tensor([[1e200, 2e200]], requires_grad=True)
+    with np.errstate(over="ignore"):
+        result = nn.cosine_similarity(x, np.array([[1e200, 1e200]]))
+        (grad,) = sync.grad(result.sum(), [x])
+
+    assert result.tolist() == [0.0]
+    assert grad.tolist() == [[0.0, 0.0]]
+
+
+def test_gaussian_nll_loss_takes_one_variance_as_a_number_of_python_alone() -> None:
+    x = np.zeros((3, 4))
+
+    assert nn.gaussian_nll_loss(x, x, 1.0) == 0
+    for var in (np.array(1.0), ag.tensor(1.0)):
+        with pytest.raises(ArgumentError, match="takes variances of that shape"):
+            nn.gaussian_nll_loss(x, x, var)
+
+
+@pytest.mark.parametrize("name", ["adaptive_avg_pool1d", "adaptive_max_pool2d", "adaptive_avg_pool3d"])
+def test_adaptive_pooling_into_more_windows_than_memory_holds_is_refused_at_once(name: str) -> None:
+    with pytest.raises(ArgumentError, match="no memory for a result"):
+        getattr(nn, name)(np.ones((1, 1, *[3] * int(name[-2]))), 2**62)

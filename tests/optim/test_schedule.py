@@ -498,6 +498,12 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 ]
 
 
+def test_a_negative_milestone_never_comes() -> None:
+    optimizer = optim.SGD([ag.tensor([1.0], requires_grad=True)], 1.0)
+
+    assert schedule.MultiStepLR(optimizer, [-1, 3]).get_last_lr() == [1.0]
+
+
 @pytest.mark.parametrize(("make", "error", "message"), BAD, ids=[message for _, _, message in BAD])
 def test_what_is_no_schedule_is_named(make: Callable[[Any], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):

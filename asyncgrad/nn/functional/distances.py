@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,8 +142,9 @@ def cosine_similarity(  # noqa: D417  # dim is there to be refused
     if not shape:
         # Numbers are vectors of one element.
         x1, x2 = np.reshape(x1, (1,)), np.reshape(x2, (1,))
-    lengths = (np.maximum(_norm(x, 2.0, axis, False), eps) for x in (x1, x2))
-    return np.sum(x1 * x2, axis=axis) / math.prod(lengths)
+    # Divided before they are multiplied: a product of large vectors overflows.
+    first, second = (x / np.maximum(_norm(x, 2.0, axis, True), eps) for x in (x1, x2))
+    return np.sum(first * second, axis=axis)
 
 
 def _norm(x: Any, p: float, axis: Any, keepdims: bool) -> Any:

@@ -562,6 +562,19 @@ def means_of_windows(x: Any, count: int, axis: int) -> Any:
     return sums_between(x, bounds, axis) / as_like(counts.reshape(-1, *(1,) * (data.ndim - 1 - axis)), data)
 
 
+#: The most windows that are counted without asking whether there is memory for their results.
+_MOST_UNASKED = 1 << 28
+
+
+def _check_room(function: str, shape: tuple[int, ...]) -> None:
+    """Raise if there is no memory for a result: its windows are listed first, which would take for ever."""
+    if math.prod(shape) > _MOST_UNASKED:
+        try:
+            np.empty(shape)
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise ArgumentError(f"{function}: there is no memory for a result of shape {shape}: {error}") from error
+
+
 def _sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int, int]:
     if len(shape) not in (3, 4):
         raise ArgumentError(f"{function} takes x of shape (n, channels, height, width), not {shape}")
@@ -574,7 +587,9 @@ def _sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int
         )
     if not all(shape[-2:]):
         raise ArgumentError(f"{function} takes images with at least one element, not of shape {shape}")
-    return tuple(own if one is None else int(one) for one, own in zip(both, shape[-2:], strict=True))  # type: ignore[return-value]
+    rows, columns = [own if one is None else int(one) for one, own in zip(both, shape[-2:], strict=True)]
+    _check_room(function, (*shape[:-2], rows, columns))
+    return rows, columns
 
 
 def _without_channels(x: Any, sizes: tuple[int, ...], return_indices: bool) -> Any:
@@ -896,7 +911,9 @@ def _three_sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tup
         )
     if not all(shape[-3:]):
         raise ArgumentError(f"{function} takes volumes with at least one element, not of shape {shape}")
-    return tuple(own if one is None else int(one) for one, own in zip(each, shape[-3:], strict=True))
+    sizes = tuple(own if one is None else int(one) for one, own in zip(each, shape[-3:], strict=True))
+    _check_room(function, (*shape[:-3], *sizes))
+    return sizes
 
 
 @arrays_in_single

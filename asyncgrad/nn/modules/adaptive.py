@@ -105,15 +105,15 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             first.reset_parameters()
             second.reset_parameters()
 
-    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> OutputAndLoss:
+    def forward(self, input_: Tensor | np.ndarray, target_: Tensor | np.ndarray) -> OutputAndLoss:
         """Return the logarithms of the probabilities of the targets, shape `(n,)`, and minus their mean.
 
         Args:
-            input: shape `(n, in_features)`, or `(in_features,)`.
-            target: the classes, integers of shape `(n,)`, or one.
+            input_: shape `(n, in_features)`, or `(in_features,)`.
+            target_: the classes, integers of shape `(n,)`, or one.
         """
-        labels = on_host(constant("AdaptiveLogSoftmaxWithLoss", "target", target))
-        shape = array_of(input).shape
+        labels = on_host(constant("AdaptiveLogSoftmaxWithLoss", "target_", target_))
+        shape = array_of(input_).shape
         if len(shape) not in (1, 2) or shape[-1] != self.in_features or shape[:-1] != labels.shape:
             raise ArgumentError(
                 f"AdaptiveLogSoftmaxWithLoss takes input of shape (n, {self.in_features}) and a target of shape (n,), "
@@ -127,7 +127,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"AdaptiveLogSoftmaxWithLoss got target {worst}, but there are {self.n_classes} classes: 0 to "
                 f"{self.n_classes - 1}"
             )
-        x, labels = np.reshape(input, (-1, self.in_features)), labels.reshape(-1)
+        x, labels = np.reshape(input_, (-1, self.in_features)), labels.reshape(-1)
         output: Any = np.reshape(self._of_targets(x, labels), shape[:-1])
         mean: Any = np.mean(output)
         return OutputAndLoss(output, -mean)

@@ -102,6 +102,9 @@ def conform(producer: NodeLike, index: int, consumer: NodeLike, input_nr: int, v
         return value
     if not is_array:
         values.refuse_masked(value)
+        if isinstance(value, np.matrix):
+            # A sum of it, or another shape, would still have two axes.
+            value = np.asarray(value)
     if isinstance(value, (int, float, complex)) and not metadata.was_default_constructed:
         value = values.scalar(value, metadata.dtype, metadata.device)
     fitted = fit(value, metadata)

@@ -57,6 +57,14 @@ def test_a_gradient_is_never_expanded(given, wanted):
     assert "Node #" in message
 
 
+@pytest.mark.parametrize("shape", [(2,), (1, 2), ()], ids=str)
+def test_a_matrix_is_taken_as_an_array(shape):
+    result = conformed(np.array([[1.0, 2.0]]).view(np.matrix), shape)
+
+    assert type(result) is np.ndarray
+    assert result.shape == shape
+
+
 def test_a_transposed_gradient_gets_a_hint():
     with pytest.raises(InvalidGradientError, match=r"Did the rule forget a transpose\?"):
         conformed(np.ones((3, 2)), (2, 3))

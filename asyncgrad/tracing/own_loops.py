@@ -15,8 +15,8 @@ COPIES = {8: "?bB", 16: "hHe", 32: "iIf", 64: "lLqQd"}
 _AT_ONCE = 8
 #: How many rows and columns a loop that turns them copies at a time, so that their lines stay in the cache.
 _TILE = 8
-#: Of how many bits elements are that are turned in blocks of vectors.
-_TURNED = (32, 64)
+#: Of how many bits elements are that are turned in squares of vectors, and how many a vector has.
+_TURNED, _SQUARE = (32, 64), 4
 #: The bytes of LLVM's types.
 _BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
 #: Of how many bytes the address of what is written past the caches is a multiple.
@@ -209,7 +209,7 @@ def _write_turned(
     from llvmlite import ir  # optional
 
     number, size = given.type, _BYTES[str(kind)]
-    zero, at_once = number(0), number(_AT_ONCE)
+    zero, at_once = number(0), number(_SQUARE)
 
     def place(begin: Any, index: Any, step: Any, packed: Any, type_: Any) -> Any:
         at = build.add(build.mul(index, step), build.mul(packed, number(size)))
@@ -220,23 +220,23 @@ def _write_turned(
         build.store(element, place(made, index, write_step, other, kind), align=size)
 
     def block(index: Any, other: Any) -> None:
-        several = ir.VectorType(kind, _AT_ONCE)
+        several = ir.VectorType(kind, _SQUARE)
         first, other_first = build.mul(index, at_once), build.mul(other, at_once)
         lines = [
             build.load(place(given, build.add(other_first, number(one)), read_step, first, several), align=size)
-            for one in range(_AT_ONCE)
+            for one in range(_SQUARE)
         ]
         for line, turned in enumerate(_turned(build, lines)):
             build.store(turned, place(made, build.add(first, number(line)), write_step, other_first, several), align=size)
 
     blocks, other_blocks = build.sdiv(count, at_once), build.sdiv(others, at_once)
-    # Two blocks at a time along both axes fill lines of the cache.
+    # So many squares along both axes fill lines of the cache.
     _write_tiles(
         build,
         other_blocks,
         blocks,
         lambda other, first, last: write_loop(build, first, last, lambda index: block(index, other)),
-        2,
+        _TILE // 2,
     )
     done, others_done = build.mul(blocks, at_once), build.mul(other_blocks, at_once)
     write_loop(
@@ -251,13 +251,13 @@ def _turned(build: Any, lines: list[Any]) -> list[Any]:
     """Return the columns of the vectors of a square; each round moves a bit of the number of a line to the end."""
     from llvmlite import ir  # optional
 
-    half = _AT_ONCE // 2
-    for _ in range(_AT_ONCE.bit_length() - 1):
+    half = _SQUARE // 2
+    for _ in range(_SQUARE.bit_length() - 1):
         found = []
         for line in range(half):
             for begin in (0, half):
-                places = [place for index in range(begin, begin + half) for place in (index, index + _AT_ONCE)]
-                mask = ir.Constant(ir.VectorType(ir.IntType(32), _AT_ONCE), places)
+                places = [place for index in range(begin, begin + half) for place in (index, index + _SQUARE)]
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), _SQUARE), places)
                 found.append(build.shuffle_vector(lines[line], lines[line + half], mask))
         lines = found
     return lines

@@ -51,9 +51,10 @@ class ErrorWays:
         self._settings = settings
         return True
 
+
 @contextmanager
 def told_before(ways: dict[str, Any]) -> Iterator[None]:
-    """Tell nobody of floating-point errors in the block, which the call tells of; what was an exception is one again."""
+    """Tell nobody of floating-point errors in the block, of which the call tells; an exception is one here too."""
     quiet: dict[str, Any] = {name: "raise" if way == "raise" else "ignore" for name, way in ways.items()}
     with np.errstate(**quiet):
         yield

@@ -215,19 +215,20 @@ def _write_turned(
         at = build.add(build.mul(index, step), build.mul(packed, number(size)))
         return build.inttoptr(build.add(begin, at), type_.as_pointer())
 
-    def one(index: Any, other: Any) -> None:
+    def copy_one(index: Any, other: Any) -> None:
         element = build.load(place(given, other, read_step, index, kind), align=size)
         build.store(element, place(made, index, write_step, other, kind), align=size)
 
-    def block(index: Any, other: Any) -> None:
+    def turn(index: Any, other: Any) -> None:
         several = ir.VectorType(kind, _SQUARE)
         first, other_first = build.mul(index, at_once), build.mul(other, at_once)
         lines = [
-            build.load(place(given, build.add(other_first, number(one)), read_step, first, several), align=size)
-            for one in range(_SQUARE)
+            build.load(place(given, build.add(other_first, number(line)), read_step, first, several), align=size)
+            for line in range(_SQUARE)
         ]
-        for line, turned in enumerate(_turned(build, lines)):
-            build.store(turned, place(made, build.add(first, number(line)), write_step, other_first, several), align=size)
+        for line, column in enumerate(_turned(build, lines)):
+            into = place(made, build.add(first, number(line)), write_step, other_first, several)
+            build.store(column, into, align=size)
 
     blocks, other_blocks = build.sdiv(count, at_once), build.sdiv(others, at_once)
     # So many squares along both axes fill lines of the cache.
@@ -235,15 +236,15 @@ def _write_turned(
         build,
         other_blocks,
         blocks,
-        lambda other, first, last: write_loop(build, first, last, lambda index: block(index, other)),
+        lambda other, first, last: write_loop(build, first, last, lambda index: turn(index, other)),
         _TILE // 2,
     )
     done, others_done = build.mul(blocks, at_once), build.mul(other_blocks, at_once)
     write_loop(
-        build, zero, others_done, lambda other: write_loop(build, done, count, lambda index: one(index, other))
+        build, zero, others_done, lambda other: write_loop(build, done, count, lambda index: copy_one(index, other))
     )
     write_loop(
-        build, others_done, others, lambda other: write_loop(build, zero, count, lambda index: one(index, other))
+        build, others_done, others, lambda other: write_loop(build, zero, count, lambda index: copy_one(index, other))
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -53,7 +53,7 @@ class ErrorWays:
 
 
 @contextmanager
-def told_before(ways: dict[str, Any]) -> Iterator[None]:
+def told_before(ways: Mapping[str, object]) -> Iterator[None]:
     """Tell nobody of floating-point errors in the block, of which the call tells; an exception is one here too."""
     quiet: dict[str, Any] = {name: "raise" if way == "raise" else "ignore" for name, way in ways.items()}
     with np.errstate(**quiet):

@@ -23,6 +23,7 @@ from ..core.settings.context import (
 )
 from ..core.tensor import Tensor
 from ..errors import ArgumentTypeError
+from .error_ways import told_before
 from .object_key import is_array, key_of
 
 __all__ = [
@@ -35,7 +36,6 @@ __all__ = [
     "key_of_leaf",
     "needs_eager",
     "places_of",
-    "told_before",
     "whole_context",
     "without_mark",
 ]
@@ -154,14 +154,6 @@ def in_context(key: tuple[Any, ...]) -> Iterator[None]:
     finally:
         for variable, token in tokens:
             variable.reset(token)
-
-
-@contextmanager
-def told_before(ways: dict[str, Any]) -> Iterator[None]:
-    """Tell nobody of floating-point errors in the block, which runs again; what was an exception is one again."""
-    quiet: dict[str, Any] = {name: "raise" if way == "raise" else "ignore" for name, way in ways.items()}
-    with np.errstate(**quiet):
-        yield
 
 
 def key_of_leaf(leaf: Any) -> Hashable:

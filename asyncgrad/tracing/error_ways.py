@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, final
 
 import numpy as np
 
-__all__ = ["ErrorWays"]
+__all__ = ["ErrorWays", "told_before"]
 
 
 @final
@@ -48,3 +50,11 @@ class ErrorWays:
             return False
         self._settings = settings
         return True
+
+
+@contextmanager
+def told_before(ways: Mapping[str, object]) -> Iterator[None]:
+    """Tell nobody of floating-point errors in the block, of which the call tells; an exception is one here too."""
+    quiet: dict[str, Any] = {name: "raise" if way == "raise" else "ignore" for name, way in ways.items()}
+    with np.errstate(**quiet):
+        yield

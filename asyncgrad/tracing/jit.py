@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Never, final, overload
 
@@ -184,6 +185,8 @@ class Jit:
     def stats(self) -> dict[str, dict[str, int]]:
         """Return, by the name of each compiled function, how many calls were replayed, and why others were eager.
 
+        Functions of one name are counted together; `fn.counts` are those of one.
+
         Example:
             >>> import asyncgrad as ag
             >>> @ag.jit
@@ -194,7 +197,10 @@ class Jit:
             >>> ag.jit.stats()["double"]
             {'calls': 1, 'eager: not traced yet': 1}
         """
-        return {one.name: dict(one.counts) for one in list(ALL)}
+        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for one in list(ALL):
+            found[one.name] += one.counts
+        return {name: dict(counts) for name, counts in found.items()}
 
     def explain(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
         """Return the program that a call of a function has, and its guards; where it has none, why.

@@ -15,6 +15,8 @@ COPIES = {8: "?bB", 16: "hHe", 32: "iIf", 64: "lLqQd"}
 _AT_ONCE = 8
 #: How many rows and columns a loop that turns them copies at a time, so that their lines stay in the cache.
 _TILE = 8
+#: Of how many bits elements are that are turned in squares of vectors, and how many a vector has.
+_TURNED, _SQUARE = (32, 64), 4
 #: The bytes of LLVM's types.
 _BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
 #: Of how many bytes the address of what is written past the caches is a multiple.
@@ -104,7 +106,10 @@ def _write_copy(copy: Any, size: int) -> None:
 
 
 def _write_copy_of_rows(copy: Any, bits: int, most_operands: int) -> None:
-    """Write a loop that copies elements of so many bits along two axes: whole rows, or tiles where these are spread."""
+    """Write a loop that copies elements of so many bits along two axes: whole rows, or tiles where these are spread.
+
+    Where one is packed along the rows and the other along the columns, blocks are turned in vectors.
+    """
     from llvmlite import ir  # optional
 
     number, kind = ir.IntType(64), ir.IntType(bits)
@@ -139,27 +144,44 @@ def _write_copy_of_rows(copy: Any, bits: int, most_operands: int) -> None:
         begins = moved((given, made), row, row_steps)
         write_loop(build, first, last, lambda column: move(moved(begins, column, column_steps), kind))
 
+    def copy_rest() -> None:
+        _write_tiles(build, rows, columns, copy_part)
+
+    def turn_or_copy() -> None:
+        # The axis along which what is read is packed is the other one of what is written.
+        packed = [[build.icmp_signed("==", one, width) for one in steps] for steps in (row_steps, column_steps)]
+        by_rows, by_columns = (build.and_(packed[one][0], packed[1 - one][1]) for one in range(2))
+        ways = (rows, columns), (columns, rows), (row_steps[1], column_steps[1]), (column_steps[0], row_steps[0])
+        counts_and_steps = [build.select(by_rows, *way) for way in ways]
+        with build.if_else(build.or_(by_rows, by_columns)) as (turned, others):
+            with turned:
+                _write_turned(build, kind, given, made, *counts_and_steps)
+            with others:
+                copy_rest()
+
     is_packed = [build.icmp_signed("==", one, width) for one in column_steps]
     with build.if_else(build.and_(*is_packed)) as (packed, spread):
         with packed:
             write_loop(build, zero, rows, copy_row)
         with spread:
-            _write_tiles(build, rows, columns, copy_part)
+            (turn_or_copy if bits in _TURNED else copy_rest)()
     build.ret_void()
 
 
-def _write_tiles(build: Any, rows: Any, columns: Any, copy_part: Callable[[Any, Any, Any], None]) -> None:
+def _write_tiles(
+    build: Any, rows: Any, columns: Any, copy_part: Callable[[Any, Any, Any], None], size: int = _TILE
+) -> None:
     """Write loops over tiles: `copy_part(row, first_column, last_column)` for each row of each."""
 
     def of_tiles(count: Any, body: Callable[[Any, Any], None]) -> None:
-        tile = count.type(_TILE)
+        tile = count.type(size)
 
         def begin(index: Any) -> None:
             first = build.mul(index, tile)
             last = build.add(first, tile)
             body(first, build.select(build.icmp_signed("<", last, count), last, count))
 
-        write_loop(build, count.type(0), build.sdiv(build.add(count, count.type(_TILE - 1)), tile), begin)
+        write_loop(build, count.type(0), build.sdiv(build.add(count, count.type(size - 1)), tile), begin)
 
     def of_rows(first_row: Any, last_row: Any) -> None:
         of_tiles(
@@ -167,6 +189,79 @@ def _write_tiles(build: Any, rows: Any, columns: Any, copy_part: Callable[[Any, 
         )
 
     of_tiles(rows, of_rows)
+
+
+def _write_turned(
+    build: Any, kind: Any, given: Any, made: Any, count: Any, others: Any, write_step: Any, read_step: Any
+) -> None:
+    """Write loops that copy elements along two axes, of which one is packed where they are read, one where written.
+
+    Args:
+        build: what writes.
+        kind: the type of an element.
+        given: where they are read.
+        made: where they are written.
+        count: how many there are along the axis that is packed where they are read.
+        others: how many there are along the other one.
+        write_step: the bytes from one to the next along the first axis where they are written.
+        read_step: those along the other one where they are read.
+    """
+    from llvmlite import ir  # optional
+
+    number, size = given.type, _BYTES[str(kind)]
+    zero, at_once = number(0), number(_SQUARE)
+
+    def place(begin: Any, index: Any, step: Any, packed: Any, type_: Any) -> Any:
+        at = build.add(build.mul(index, step), build.mul(packed, number(size)))
+        return build.inttoptr(build.add(begin, at), type_.as_pointer())
+
+    def copy_one(index: Any, other: Any) -> None:
+        element = build.load(place(given, other, read_step, index, kind), align=size)
+        build.store(element, place(made, index, write_step, other, kind), align=size)
+
+    def turn(index: Any, other: Any) -> None:
+        several = ir.VectorType(kind, _SQUARE)
+        first, other_first = build.mul(index, at_once), build.mul(other, at_once)
+        lines = [
+            build.load(place(given, build.add(other_first, number(line)), read_step, first, several), align=size)
+            for line in range(_SQUARE)
+        ]
+        for line, column in enumerate(_turned(build, lines)):
+            into = place(made, build.add(first, number(line)), write_step, other_first, several)
+            build.store(column, into, align=size)
+
+    blocks, other_blocks = build.sdiv(count, at_once), build.sdiv(others, at_once)
+    # So many squares along both axes fill lines of the cache.
+    _write_tiles(
+        build,
+        other_blocks,
+        blocks,
+        lambda other, first, last: write_loop(build, first, last, lambda index: turn(index, other)),
+        _TILE // 2,
+    )
+    done, others_done = build.mul(blocks, at_once), build.mul(other_blocks, at_once)
+    write_loop(
+        build, zero, others_done, lambda other: write_loop(build, done, count, lambda index: copy_one(index, other))
+    )
+    write_loop(
+        build, others_done, others, lambda other: write_loop(build, zero, count, lambda index: copy_one(index, other))
+    )
+
+
+def _turned(build: Any, lines: list[Any]) -> list[Any]:
+    """Return the columns of the vectors of a square; each round moves a bit of the number of a line to the end."""
+    from llvmlite import ir  # optional
+
+    half = _SQUARE // 2
+    for _ in range(_SQUARE.bit_length() - 1):
+        found = []
+        for line in range(half):
+            for begin in (0, half):
+                places = [place for index in range(begin, begin + half) for place in (index, index + _SQUARE)]
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), _SQUARE), places)
+                found.append(build.shuffle_vector(lines[line], lines[line + half], mask))
+        lines = found
+    return lines
 
 
 def _write_each(loop: Any, source: Any, target: Any, convert: Callable[[Any, Any], Any]) -> None:

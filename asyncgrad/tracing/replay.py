@@ -20,7 +20,7 @@ from ..core.settings.context import GRAD_MODE
 from ..core.settings.observers import PROGRAMS
 from ..core.tensor import Tensor
 from ..errors import ChangedTensorError
-from .call_key import told_before
+from .error_ways import told_before
 from .program import CheckFailed
 from .replayed_gradients import (
     GradientsNode,

@@ -167,7 +167,9 @@ def runner() -> Runner | None:
     binding.initialize_native_asmprinter()
     module = binding.parse_assembly(_source())
     module.verify()
-    machine = binding.Target.from_default_triple().create_target_machine(opt=2)
+    features = binding.get_host_cpu_features().flatten()
+    target = binding.Target.from_default_triple()
+    machine = target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features, opt=2)
     engine = binding.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     address = engine.get_function_address

@@ -18,6 +18,7 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.settings.callers import is_own_file
 from ..core.settings.process import set_trace_function
+from .error_ways import told_before
 from .numpy_calls import (
     COMPARING,
     MAKING,
@@ -302,7 +303,9 @@ class Trace:
         locked = [] if writes_as_told(function) else _locked(operands, written)
         operand = operand or _array_of
         try:
-            result = function(*map_values(args, operand), **map_values(kwargs, operand))
+            with told_before(np.geterr()):
+                # Who is told of errors is told by the call, which is eager.
+                result = function(*map_values(args, operand), **map_values(kwargs, operand))
         except Exception as error:
             # Somebody may catch it, and the program would go on as if it were raised each time.
             self.broken = f"{name_of(function)} raises {type(error).__name__} in it"

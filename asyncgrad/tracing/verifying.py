@@ -11,6 +11,7 @@ from ..core.arrays.tensor_base import TensorBase
 from ..core.tree.structure import flatten
 from ..sync import grad
 from .draws import drawing_as_before
+from .error_ways import told_before
 from .program import CheckFailed
 from .stand_in import stand_in
 from .table import Table
@@ -32,7 +33,9 @@ def verify(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[An
     """
     table = variant.take_table()
     try:
-        return _difference(variant, table, numbered, run)
+        # The call, which is eager, tells of floating-point errors.
+        with told_before(np.geterr()):
+            return _difference(variant, table, numbered, run)
     except CheckFailed:
         raise
     except Exception as error:

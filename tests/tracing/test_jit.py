@@ -459,6 +459,19 @@ def test_numpys_warnings_are_those_of_the_function():
         jitted(leaf(0.0))
 
 
+def test_a_call_that_is_traced_or_compared_warns_as_often_as_the_function():
+    def warned(fn: Any) -> list[str]:
+        with pytest.warns(RuntimeWarning) as found:
+            ag.sync.backward(fn(leaf(0.0)))
+        return [str(one.message) for one in found]
+
+    jitted = ag.jit(lambda x: np.log(x).sum())
+    expected = warned(jitted.function)
+
+    assert [warned(jitted) for _ in range(5)] == 5 * [expected]
+    assert jitted.counts["replayed"] == 1
+
+
 def _under_two_errstates(x):
     with np.errstate(divide="ignore", invalid="ignore"):
         quiet = np.log(x) * np.sqrt(x)

@@ -117,8 +117,12 @@ def test_the_runner_copies_rows_and_turned_arrays_as_numpy_does(rows, columns):
             "one column": np.broadcast_to(whole[:rows, None], (rows, columns)),
             "reversed": whole[: rows * columns].reshape(rows, columns)[::-1, ::-1],
         }
-        for (name, source), into in itertools.product(sources.items(), (1, 3)):
-            target = numbers(kind, rows * columns * into, rng).reshape(rows, columns, into)[..., 0]
+        targets = {
+            "packed": numbers(kind, rows * columns, rng).reshape(rows, columns),
+            "turned": numbers(kind, 2 * rows * columns, rng).reshape(columns, -1)[:, :rows].T,
+            "spread": numbers(kind, 3 * rows * columns, rng).reshape(rows, columns, 3)[..., 0],
+        }
+        for (name, source), (into, target) in itertools.product(sources.items(), targets.items()):
             places = [one.__array_interface__["data"][0] for one in (source, target)]
             steps = [[one.strides[axis] for one in (source, target)] + [0] * (MOST_OPERANDS - 2) for axis in range(2)]
             call_loop(loop, places, [rows, columns], [*steps[0], *steps[1]])

@@ -70,10 +70,14 @@ __all__ = [
 
 def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
     """Return zeros for a padded image of which `shape` is the inner part."""
-    (above, below), (left, right) = window.padding
-    padded = empty_laid_like(like, (*shape[:-2], above + shape[-2] + below, left + shape[-1] + right))
+    padded = _empty_around(shape, window, like)
     padded.fill(0)
     return padded
+
+
+def _empty_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
+    (above, below), (left, right) = window.padding
+    return empty_laid_like(like, (*shape[:-2], above + shape[-2] + below, left + shape[-1] + right))
 
 
 # Maxima. The forward also finds the position of each maximum in its window; the rest is linear in x.
@@ -148,7 +152,8 @@ def _(g: Array, x_shape: tuple[int, ...], choice: Any, window: Window) -> Array:
 def scatter_chosen_(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to the element that its window chose."""
     g = in_order_of(choice, g)
-    padded = _zeros_around(shape, window, g)
+    # What the windows cover is written as a whole.
+    padded = (_empty_around if window.covers(shape[-2:]) else _zeros_around)(shape, window, g)
     for number, (row, column) in enumerate(window.offsets):
         if window.is_disjoint:
             np.multiply(g, choice == number, out=shifted(padded, window, row, column))

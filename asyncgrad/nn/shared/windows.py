@@ -118,6 +118,14 @@ class Window(NamedTuple):
         axes = zip(self.stride, self.dilation, self.kernel, strict=True)
         return all(step >= apart * (length - 1) + 1 for step, apart, length in axes)
 
+    def covers(self, image: tuple[int, ...]) -> bool:
+        """Tell whether each element of a padded image of that height and width lies in the window at one position."""
+        axes = zip(self.kernel, self.stride, self.dilation, self.padding, self.size, image, strict=True)
+        return all(
+            length == step and (apart == 1 or length == 1) and count * step == before + inner + after
+            for length, step, apart, (before, after), count, inner in axes
+        )
+
     def tiles(self, count: int) -> Iterator[Tile]:
         """Yield all positions in parts of at most `count`, but at least one: whole rows, or parts of a row."""
         rows, columns = self.size

@@ -61,6 +61,7 @@ class Engine:
         inputs: Sequence[Edge] = (),
         exit_on_error: bool = False,
         sums: Mapping[Node, tuple[Any, bool]] | None = None,
+        most_answers: int = 0,
     ) -> list[Any]:
         """Run a backward from `roots` to its end; return the captured gradients.
 
@@ -76,6 +77,8 @@ class Engine:
             inputs: limits the backward to the nodes that lead there; empty runs all nodes.
             exit_on_error: whether to complete the task at the first error; this call returns once no body runs then.
             sums: by leaf, an earlier sum that its gradients are added to, and whether its `.grad` is to become the new.
+            most_answers: how many answers a memoized node keeps for the next try: one for each row of a batch, say.
+                Under "until_success" it is at least one.
         """
         start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
         limits = None
@@ -89,6 +92,7 @@ class Engine:
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release
         )
+        graph_task.most_answers = most_answers if to_release is None else most_answers or 1
         del start, grads  # Now the executor may have the only references to them.
         try:
             if graph_task.outer is not None and (permit := PERMIT.get()) is not None:

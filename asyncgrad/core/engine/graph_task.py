@@ -90,6 +90,7 @@ class GraphTask:
         "is_watched",
         "keep_graph",
         "limits",
+        "most_answers",
         "observation",
         "observed_steps",
         "outer",
@@ -147,6 +148,8 @@ class GraphTask:
         self.keep_graph: bool = keep_graph
         #: What is to be released once this backward has succeeded; None where that is nothing.
         self.to_release: ToRelease | None = None
+        #: How many answers a memoized node keeps for the next try.
+        self.most_answers: int = 0
         self.create_graph: bool = create_graph
         self.exit_on_error: bool = exit_on_error
         self.has_error: bool = False

@@ -82,7 +82,7 @@ class NodeMeta:
     """The state that few nodes need. A node with a NodeMeta takes the engine's slow path."""
 
     __slots__ = (
-        "answer",
+        "answers",
         "contention",
         "holder",
         "input_metadata",
@@ -115,21 +115,23 @@ class NodeMeta:
         self.holder: Any = None
         self.contention: Any = None
 
-    #: What the body of a memoized node was asked last, and what it has answered: see `core/engine/memoized.py`. Mostly
-    #: unset, so that it costs nothing.
-    answer: tuple[Any, tuple[Any, ...]]
+    #: What the body of a memoized node has answered, by what it was asked: see `core/engine/memoized.py`. Mostly unset,
+    #: so that it costs nothing.
+    answers: dict[Any, tuple[Any, ...]]
 
     #: What merges of gradients that are no arrays were asked and have answered, by input; mostly unset, too.
     merges: dict[int, tuple[Any, Any]]
 
-    def kept_answer(self) -> tuple[Any, tuple[Any, ...]] | None:
-        """Return what the body was asked last, and what it has answered; None if nothing is kept."""
-        return getattr(self, "answer", None)
+    def kept_answers(self) -> dict[Any, tuple[Any, ...]]:
+        """Return the answers that are kept, by what the body was asked, the oldest first; the caller may change them."""
+        if not hasattr(self, "answers"):
+            self.answers = {}
+        return self.answers
 
-    def forget_answer(self) -> None:
-        """Let go of the kept answer, if there is one."""
-        if hasattr(self, "answer"):
-            del self.answer
+    def forget_answers(self) -> None:
+        """Let go of the kept answers, if there are any."""
+        if hasattr(self, "answers"):
+            del self.answers
         if hasattr(self, "merges"):
             del self.merges
 

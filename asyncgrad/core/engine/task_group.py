@@ -23,6 +23,7 @@ from ..settings.loop_turn import keep_pace, next_turn
 from ..settings.scheduling import CLOCK
 from .device import is_elsewhere
 from .eager_task import EagerTask, current_task
+from .graph_task import SUSPENDED
 from .loops import MAX_NESTED_ON_STACK, OneShotEvent, wait_through_cancellation
 from .node_task import NodeTask
 from .notes import add_later_error
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from .remote import FunctionJob
 
 __all__ = [
-    "SUSPENDED",
     "DepthScheduler",
     "NodeTaskGroup",
     "call_and_await",
@@ -52,16 +52,13 @@ __all__ = [
 #: Guards the counts of pauses, which hooks in several threads may change.
 _PAUSE_LOCK = threading.Lock()
 
-#: The backward passes that have suspended at least once, for `describe_running`.
-SUSPENDED: weakref.WeakSet[GraphTask] = weakref.WeakSet()
-
 
 def note_suspended(graph_task: GraphTask) -> None:
     """Note that a backward suspends, in the task that awaits it; does something the first time only."""
     if graph_task.driver is None and (loop := asyncio._get_running_loop()) is not None:
         task = current_task(loop)
         graph_task.driver = None if task is None else weakref.ref(task)
-        SUSPENDED.add(graph_task)
+        SUSPENDED[graph_task.id] = weakref.ref(graph_task)
 
 
 async def call_and_await(callback: Callable[[], Any]) -> None:
@@ -327,7 +324,9 @@ class NodeTaskGroup:
                 # As in EagerTask.start().
                 del task
             if node is not None:
-                graph_task.end_turn(node, outputs)
+                # As `GraphTask.end_turn`, nearly always.
+                end_turn = graph_task.end_turn if graph_task.create_graph else graph_task.executor.end_turn
+                end_turn(node, outputs)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
         graph_task.executor.node = None

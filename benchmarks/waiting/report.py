@@ -48,7 +48,7 @@ def printed(record: Record) -> str:
 
 
 def _table(results: Sequence[Result]) -> str:
-    """Return for each case and loop the time, its ratio to the limit, the aim of that, the ratio by hand, and ours to it."""
+    """Return for each case and loop the time, its ratio to the limit, what that is to be, and those of the floor."""
     cases: dict[str, dict[str, Result]] = {}
     for result in results:
         case, _, loop = result.case.rpartition(", on ")

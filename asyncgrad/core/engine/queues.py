@@ -28,7 +28,7 @@ class ReadyQueue(Generic[Work]):
     __slots__ = ("_pushed", "heap")
 
     def __init__(self) -> None:
-        #: The work, behind its order and its number. The executor pops from it itself, which saves a call for each node.
+        #: The work, by order and number. The executor pops from it itself, which saves a call at each node.
         self.heap: list[tuple[int, int, Work]] = []
         self._pushed = 0
 

@@ -123,7 +123,7 @@ class NodeMeta:
     merges: dict[int, tuple[Any, Any]]
 
     def kept_answers(self) -> dict[Any, tuple[Any, ...]]:
-        """Return the answers that are kept, by what the body was asked, the oldest first; the caller may change them."""
+        """Return the answers that are kept, by what the body was asked, the oldest first; not a copy."""
         if not hasattr(self, "answers"):
             self.answers = {}
         return self.answers

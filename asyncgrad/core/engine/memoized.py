@@ -78,8 +78,8 @@ class MemoizedRun:
         if not isinstance(outputs, (tuple, list)):
             return outputs
         answer = tuple(map(_copy, outputs))
-        kept = self._node.make_meta().kept_answers()
         with _MUTEX:
+            kept = self._node.make_meta().kept_answers()
             kept.pop(self._question, None)
             while len(kept) >= self._most:
                 del kept[next(iter(kept))]

@@ -325,8 +325,8 @@ class NodeTaskGroup:
                 del task
             if node is not None:
                 # As `GraphTask.end_turn`, nearly always.
-                end_turn = graph_task.end_turn if graph_task.create_graph else graph_task.executor.end_turn
-                end_turn(node, outputs)
+                executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
+                (graph_task.end_turn if graph_task.create_graph else executor.end_turn)(node, outputs)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
         graph_task.executor.node = None

@@ -92,7 +92,8 @@ class Engine:
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release
         )
-        graph_task.most_answers = most_answers if to_release is None else most_answers or 1
+        if most_answers or to_release is not None:
+            graph_task.most_answers = most_answers or 1
         del start, grads  # Now the executor may have the only references to them.
         try:
             if graph_task.outer is not None and (permit := PERMIT.get()) is not None:

@@ -247,7 +247,9 @@ class GraphTask:
                     self.observed_steps.run_leaf(leaf, [grads.pop()])
                 return
             if self.limits is None and self.sums is None:
-                accumulate_all(leaves, grads, self.changes, self._is_seen())
+                # As `_is_seen`: only an executor that runs leaves last comes here.
+                is_seen = self.outer is not None or self.completion is not None or self.is_watched
+                accumulate_all(leaves, grads, self.changes, is_seen)
                 return
             limits = self.limits
             for leaf in leaves:

@@ -134,10 +134,12 @@ class NodeTaskGroup:
         "__weakref__",
         "_cancels_before",
         "_graph_task",
+        "_home",
         "_is_awake",
         "_loop",
         "_raised",
         "_scheduler",
+        "_told",
         "_wake",
         "finished",
         "mailbox",
@@ -171,13 +173,19 @@ class NodeTaskGroup:
         self._cancels_before = _cancels_of_driver(loop)
         #: The error of a body that the driver raises.
         self._raised: BaseException | None = None
+        #: The device of the last node that runs here wherever this is, since it has no worker: most nodes are of one.
+        self._home: Any = None
+        #: The executor that knows that a NodeTask has suspended.
+        self._told: TurnExecutor | None = None
 
     def start(self, turn: NodeTurn) -> None:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
         observation, device = graph_task.observation, node.device
-        is_away = device is not None and is_elsewhere(device)
+        is_away = device is not self._home and is_elsewhere(device)
+        if not is_away and device is not self._home and not getattr(device, "has_worker", True):
+            self._home = device
         if observation is None and not is_away:
             # As `begin` does, nearly always.
             is_plain = graph_task.observed_steps is None and not several_devices[0]
@@ -185,8 +193,8 @@ class NodeTaskGroup:
         else:
             begin = functools.partial(self._run_on_worker, node_task) if is_away else node_task.begin
             coroutine = begin() if observation is None else observation.run_node(graph_task, node, begin)
-        if self._step(coroutine, node_task, node):
-            executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
+        if self._step(coroutine, node_task, node) and graph_task.executor is not self._told:
+            self._told = executor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.on_suspend()
 
     async def _run_on_worker(self, node_task: NodeTask) -> Any:

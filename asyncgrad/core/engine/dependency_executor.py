@@ -386,7 +386,7 @@ class DependencyExecutor:
         for target, arrivals in incoming.items():
             buffer = self._buffers.get(target)
             if buffer is None:
-                buffer = self._buffers[target] = InputBuffer(target.num_inputs)
+                buffer = self._buffers[target] = InputBuffer(len(target.input_metadata))
             buffer.expected = arrivals
 
     def _ranks(self, running: list[Node], ready: ReadyQueue[Node]) -> dict[Node, int]:

@@ -6,6 +6,8 @@ import heapq
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
+import numpy as np
+
 from ..arrays import values
 
 if TYPE_CHECKING:
@@ -143,7 +145,11 @@ class InputBuffer:
         if total is None:
             self.values[input_nr] = value
         elif in_place and self._owned is not None and input_nr in self._owned:
-            self.values[input_nr] = values.add_into(total, value)
+            if total.__class__ is np.ndarray:
+                # As `add_into`, nearly always.
+                total += value
+            else:
+                self.values[input_nr] = values.add_into(total, value)
         else:
             self.values[input_nr] = values.add(total, value)
             self._own(input_nr)

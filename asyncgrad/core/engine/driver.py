@@ -53,10 +53,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         graph_task: the backward.
         turn: the node to run first, which a blocking driver has left here because it may suspend.
     """
-    budget, clock = LOOP_BUDGET.get(), CLOCK.get()
-    # Nearly always without a call.
-    is_plain = graph_task.streams is None and not several_devices[0]
-    in_context = graph_task.context.run if is_plain else _runner(graph_task)
+    budget, clock, in_context = LOOP_BUDGET.get(), CLOCK.get(), _runner(graph_task)
     group: NodeTaskGroup | None = None
     graph_task.since = resumed = clock()
     loop_turn = HERE.turn

@@ -124,6 +124,8 @@ class GraphTask:
     group: Any
     #: A weak reference to the asyncio task that awaits it; None until it suspends.
     driver: Any
+    #: How many answers a memoized node keeps for the next try.
+    most_answers: int
     #: Its Observation; None where nothing observes it.
     observation: Any
     #: The node at which it has failed, None where that is not known; unset until it fails.
@@ -153,8 +155,7 @@ class GraphTask:
         self.keep_graph: bool = keep_graph
         #: What is to be released once this backward has succeeded; None where that is nothing.
         self.to_release: ToRelease | None = None
-        #: How many answers a memoized node keeps for the next try.
-        self.most_answers: int = 0
+        self.most_answers = 0
         self.create_graph: bool = create_graph
         self.exit_on_error: bool = exit_on_error
         self.has_error: bool = False

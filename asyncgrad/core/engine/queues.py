@@ -6,9 +6,8 @@ import heapq
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-import numpy as np
-
 from ..arrays import values
+from ..arrays.device_functions import DEVICE_FUNCTIONS
 
 if TYPE_CHECKING:
     from ..graph.node import Node
@@ -145,11 +144,12 @@ class InputBuffer:
         if total is None:
             self.values[input_nr] = value
         elif in_place and self._owned is not None and input_nr in self._owned:
-            if total.__class__ is np.ndarray:
-                # As `add_into`, nearly always.
+            if total.__class__ not in DEVICE_FUNCTIONS:
+                # As `add_into`, without a call.
                 total += value
             else:
-                self.values[input_nr] = values.add_into(total, value)
+                total = values.add_into(total, value)
+            self.values[input_nr] = total
         else:
             self.values[input_nr] = values.add(total, value)
             self._own(input_nr)

@@ -194,8 +194,9 @@ class NodeTaskGroup:
             begin = functools.partial(self._run_on_worker, node_task) if is_away else node_task.begin
             coroutine = begin() if observation is None else observation.run_node(graph_task, node, begin)
         if self._step(coroutine, node_task, node) and graph_task.executor is not self._told:
-            self._told = executor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
+            executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.on_suspend()
+            self._told = executor
 
     async def _run_on_worker(self, node_task: NodeTask) -> Any:
         """Run a NodeTask on the worker of its device; suspends until it has ended.

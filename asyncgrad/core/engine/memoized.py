@@ -54,14 +54,14 @@ class MemoizedRun:
 
     def recall(self) -> tuple[Any, ...] | None:
         """Return the answer that the node has kept, the caller's own; None where it has to be asked."""
-        kept = self._node.make_meta().kept_answers().get(self._question)
+        kept = self._node.make_meta().kept_answer(self._question)
         if kept is None or not _has_saved_what_it_had(self._node):
             return None
         return tuple(map(_copy, kept))
 
     def forget(self) -> None:
         """Keep no answer to what was asked, which the node has refused."""
-        self._node.make_meta().kept_answers().pop(self._question, None)
+        self._node.make_meta().forget_answer(self._question)
 
     def ask(self) -> Any:
         """Run the body, in any thread; keep and return its gradients, or return an awaitable that does."""
@@ -79,11 +79,7 @@ class MemoizedRun:
             return outputs
         answer = tuple(map(_copy, outputs))
         with _MUTEX:
-            kept = self._node.make_meta().kept_answers()
-            kept.pop(self._question, None)
-            while len(kept) >= self._most:
-                del kept[next(iter(kept))]
-            kept[self._question] = answer
+            self._node.make_meta().keep_answer(self._question, answer, self._most)
         # The body may write into what it has returned, and so may who gets this.
         return tuple(map(_copy, answer))
 

@@ -14,7 +14,7 @@ import inspect
 import itertools
 import operator
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -117,16 +117,30 @@ class NodeMeta:
 
     #: What the body of a memoized node has answered, by what it was asked: see `core/engine/memoized.py`. Mostly unset,
     #: so that it costs nothing.
-    answers: dict[Any, tuple[Any, ...]]
+    answers: dict[Hashable, tuple[Any, ...]]
 
     #: What merges of gradients that are no arrays were asked and have answered, by input; mostly unset, too.
     merges: dict[int, tuple[Any, Any]]
 
-    def kept_answers(self) -> dict[Any, tuple[Any, ...]]:
-        """Return the answers that are kept, by what the body was asked, the oldest first; not a copy."""
-        if not hasattr(self, "answers"):
-            self.answers = {}
-        return self.answers
+    def kept_answer(self, question: Hashable) -> tuple[Any, ...] | None:
+        """Return what the body has answered to that; None if no answer is kept."""
+        # Here and below: another thread may let go of all answers meanwhile.
+        kept: dict[Hashable, tuple[Any, ...]] = getattr(self, "answers", {})
+        return kept.get(question)
+
+    def keep_answer(self, question: Hashable, answer: tuple[Any, ...], most: int) -> None:
+        """Keep an answer, and of those before it the newest, `most` in all."""
+        kept: dict[Hashable, tuple[Any, ...]] | None = getattr(self, "answers", None)
+        if kept is None:
+            kept = self.answers = {}
+        kept.pop(question, None)
+        while len(kept) >= most:
+            del kept[next(iter(kept))]
+        kept[question] = answer
+
+    def forget_answer(self, question: Hashable) -> None:
+        """Let go of the answer to that, if it is kept."""
+        getattr(self, "answers", {}).pop(question, None)
 
     def forget_answers(self) -> None:
         """Let go of the kept answers, if there are any."""

@@ -66,7 +66,7 @@ async def execute_batched(
         return 0, _capture_empty(edges, find_inputs())
     nodes = [None if (edge := gradient_edge(root)) is None else edge.node for root in roots]
     limit = await rows_at_once(size, nodes, concurrency, create_graph)
-    batch = _Batch(batches, start, find_inputs, create_graph)
+    batch = _Batch(batches, start, find_inputs, create_graph, size if keep_graph == UNTIL_SUCCESS else 0)
     if limit == 1:
         rows = [await batch.run(index, keep_graph if index == size - 1 else True) for index in range(size)]
     else:
@@ -86,9 +86,10 @@ class _Batch:
         start: as for `execute_batched`.
         find_inputs: as for `execute_batched`.
         create_graph: whether they are recorded.
+        most_answers: how many answers a memoized node keeps.
     """
 
-    __slots__ = ("_batches", "_create_graph", "_find_inputs", "_start", "edges", "inputs")
+    __slots__ = ("_batches", "_create_graph", "_find_inputs", "_most_answers", "_start", "edges", "inputs")
 
     def __init__(
         self,
@@ -96,9 +97,10 @@ class _Batch:
         start: Callable[[list[Any]], tuple[list[Edge], list[Any]]],
         find_inputs: Callable[[], Sequence[Edge]],
         create_graph: bool,
+        most_answers: int,
     ) -> None:
         self._batches, self._start, self._find_inputs = batches, start, find_inputs
-        self._create_graph = create_graph
+        self._create_graph, self._most_answers = create_graph, most_answers
         #: The edges that the rows start from, once one has started. They keep the nodes of leaves alive.
         self.edges: Sequence[Edge] = ()
         self.inputs: Sequence[Edge] = ()
@@ -116,6 +118,7 @@ class _Batch:
             create_graph=self._create_graph,
             accumulate=False,
             inputs=self.inputs,
+            most_answers=self._most_answers,
         )
         # As in `backward`.
         del grads

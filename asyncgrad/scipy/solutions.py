@@ -14,6 +14,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..core.engine.notes import add_note
 from ..core.function.function import Function
 from ..core.settings.awaiting import finish
 from ..core.settings.context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
@@ -168,11 +169,22 @@ def drive(coroutine: Coroutine[Any, Any, Any], is_async: bool, name: str) -> Any
     """Return the coroutine for the caller to await; or, if it never suspends, its result."""
     if is_async:
         return coroutine
-    return run_without_suspending(coroutine, _suspension_error, name)
+    try:
+        return run_without_suspending(coroutine, _suspension_error, name)
+    except BlockingError as error:
+        # A rule of the function waits, say, in a backward for its derivative: the error tells to await the backward.
+        advice = _advice(name)
+        if advice not in (str(error), *getattr(error, "__notes__", ())):
+            add_note(error, advice)
+        raise
 
 
 def _suspension_error(name: str) -> BlockingError:
-    return BlockingError(
+    return BlockingError(_advice(name))
+
+
+def _advice(name: str) -> str:
+    return (
         f"{name}: a function that was passed suspended in a call that does not await it: write it as an async def, "
         f"and await {name}(...)"
     )

@@ -13,7 +13,7 @@ import scipy.sparse
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.errors import ArgumentError, ArgumentTypeError, ConvergenceWarning, RequiresGradError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, BlockingError, ConvergenceWarning, RequiresGradError
 from asyncgrad.scipy import integrate, optimize
 from asyncgrad.scipy.unsupported import LEFT_OUT
 from tests.core.rows_together import Log, Together
@@ -714,6 +714,15 @@ async def test_the_rows_of_a_jacobian_run_as_many_at_once_as_concurrency_says(
 async def test_a_concurrency_of_no_row_is_refused_at_once(name: str) -> None:
     with pytest.raises(ArgumentError, match="concurrency must be at least 1, not 0"):
         await _solvers()[name](Log(), concurrency=0)
+
+
+@one_loop
+async def test_a_plain_function_whose_rules_wait_is_told_to_be_an_async_def_and_awaited() -> None:
+    with pytest.raises(BlockingError, match="suspended in a blocking backward") as raised:
+        optimize.root(lambda x: Together.apply(x, 0, Log()), np.ones(2))
+
+    _, advice = raised.value.__notes__
+    assert advice.endswith("write it as an async def, and await scipy.optimize.root(...)")
 
 
 @one_loop

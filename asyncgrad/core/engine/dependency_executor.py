@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from heapq import heappop
 from math import inf
 from operator import attrgetter
 from time import perf_counter
@@ -165,9 +166,9 @@ class DependencyExecutor:
         whole = None if task.limits is None else task.limits.whole
         #: The device of the last node that runs in this thread.
         here: Any = None
-        ready, buffers, in_flight, streams = self._ready, self._buffers, self._in_flight, self._streams
-        while (popped := ready.pop_if_any()) is not None:
-            node: Any = popped
+        heap, buffers, in_flight, streams = self._ready.heap, self._buffers, self._in_flight, self._streams
+        while heap:
+            node: Any = heappop(heap)[2]
             in_flight.add(node)
             if streams is not None:
                 streams.begin(node)
@@ -303,7 +304,7 @@ class DependencyExecutor:
         buffer = self._buffers.get(target)
         if buffer is None:
             is_plain = target.meta is None and target.shape is not None
-            buffer = self._buffers[target] = InputBuffer(1 if is_plain else target.num_inputs)
+            buffer = self._buffers[target] = InputBuffer(1 if is_plain else len(target.input_metadata))
         if self._streams is None:
             buffer.add(input_nr, grad, (node, edge), self._in_place)
         else:
@@ -385,7 +386,7 @@ class DependencyExecutor:
         for target, arrivals in incoming.items():
             buffer = self._buffers.get(target)
             if buffer is None:
-                buffer = self._buffers[target] = InputBuffer(target.num_inputs)
+                buffer = self._buffers[target] = InputBuffer(len(target.input_metadata))
             buffer.expected = arrivals
 
     def _ranks(self, running: list[Node], ready: ReadyQueue[Node]) -> dict[Node, int]:

@@ -33,9 +33,9 @@ from .device import open_devices
 from .device_limit import acquire_permit
 from .driver import DRIVING
 from .exec_info import MAX_COUNTED, count_reachable
+from .graph_task import all_suspended
 from .node_lock import acquire
 from .remote import join
-from .task_group import SUSPENDED
 from .workers import WORKER_POOL
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def described(most: int | None = None, budget: int | None = None) -> tuple[Engin
     stacks = _Stacks()
     try:
         # One that has ended is there as long as somebody holds it.
-        found = {task.id: task for task in (*_suspended(), *stacks.drivers) if task.is_running}
+        found = {task.id: task for task in (*all_suspended(), *stacks.drivers) if task.is_running}
         for task in list(found.values()):
             outer = task.outer
             while outer is not None and outer.id not in found:
@@ -372,15 +372,6 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-
-
-def _suspended() -> list[GraphTask]:
-    while True:
-        try:
-            return list(SUSPENDED)
-        except RuntimeError:
-            # Another thread has added one meanwhile.
-            continue
 
 
 def _try(function: Callable[..., T], *args: Any) -> T | None:

@@ -61,11 +61,11 @@ class Engine:
         inputs: Sequence[Edge] = (),
         exit_on_error: bool = False,
         sums: Mapping[Node, tuple[Any, bool]] | None = None,
+        most_answers: int = 0,
     ) -> list[Any]:
         """Run a backward from `roots` to its end; return the captured gradients.
 
-        Suspends where a node does, and when the time budget is spent. A backward that raises or is cancelled leaves no
-        body running and every `.grad` as it was.
+        Suspends where a node does or the budget is spent. One that fails leaves no body running, and `.grad` as it was.
 
         Args:
             roots: the edges it starts from; their nodes are not None.
@@ -76,18 +76,18 @@ class Engine:
             inputs: limits the backward to the nodes that lead there; empty runs all nodes.
             exit_on_error: whether to complete the task at the first error; this call returns once no body runs then.
             sums: by leaf, an earlier sum that its gradients are added to, and whether its `.grad` is to become the new.
+            most_answers: how many answers a memoized node keeps for the next try; under "until_success" at least one.
         """
         start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
-        limits = None
+        limits = to_release = None
         if inputs:
             assert start[0] is not None
             limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
         captures = 0 if accumulate else len(inputs)
-        to_release = None
         if keep_graph is not False and keep_graph == UNTIL_SUCCESS:
             to_release, keep_graph = await _find_runs(start[0], limits), True
         graph_task = _make_graph_task(
-            roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release
+            roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release, most_answers
         )
         del start, grads  # Now the executor may have the only references to them.
         try:
@@ -193,6 +193,7 @@ def _make_graph_task(
     exit_on_error: bool,
     sums: Mapping[Node, tuple[Any, bool]] | None,
     to_release: ToRelease | None,
+    most_answers: int,
 ) -> GraphTask:
     root, input_nr, grad = start
     assert root is not None
@@ -214,8 +215,8 @@ def _make_graph_task(
         anomaly=ANOMALY.get(),
         sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
-    if to_release is not None:
-        graph_task.to_release = to_release
+    if to_release is not None or most_answers:
+        graph_task.to_release, graph_task.most_answers = to_release, most_answers or 1
     if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):
         graph_task.observation, graph_task.observed_steps = observe(), observe_steps(graph_task)
     if sums or COMPILED_AFTER.get() is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextvars import Context
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .instruments import ObservedSteps
 
-__all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask", "release_within"]
+__all__ = ["CPU_DEVICE", "NO_DEVICE", "SUSPENDED", "GraphTask", "all_suspended", "release_within"]
 
 #: The `owner` of a backward that no node's body called.
 NO_DEVICE = -2
 #: The `owner` of a backward called from the body, a hook or a callback of a node on the cpu.
 CPU_DEVICE = -1
+
+#: The backward passes that have suspended at least once and have not ended, by their ids, for `describe_running`. No
+#: WeakSet, whose `add` and whose callback are functions of Python: they would take a twentieth of a small backward.
+SUSPENDED: dict[int, weakref.ref[GraphTask]] = {}
 
 #: The context of a task that has ended. Nothing runs in it.
 _NO_CONTEXT = Context()
@@ -90,6 +95,7 @@ class GraphTask:
         "is_watched",
         "keep_graph",
         "limits",
+        "most_answers",
         "observation",
         "observed_steps",
         "outer",
@@ -118,6 +124,8 @@ class GraphTask:
     group: Any
     #: A weak reference to the asyncio task that awaits it; None until it suspends.
     driver: Any
+    #: How many answers a memoized node keeps for the next try.
+    most_answers: int
     #: Its Observation; None where nothing observes it.
     observation: Any
     #: The node at which it has failed, None where that is not known; unset until it fails.
@@ -147,6 +155,7 @@ class GraphTask:
         self.keep_graph: bool = keep_graph
         #: What is to be released once this backward has succeeded; None where that is nothing.
         self.to_release: ToRelease | None = None
+        self.most_answers = 0
         self.create_graph: bool = create_graph
         self.exit_on_error: bool = exit_on_error
         self.has_error: bool = False
@@ -239,7 +248,9 @@ class GraphTask:
                     self.observed_steps.run_leaf(leaf, [grads.pop()])
                 return
             if self.limits is None and self.sums is None:
-                accumulate_all(leaves, grads, self.changes, self._is_seen())
+                # As `_is_seen`: only an executor that runs leaves last comes here.
+                is_seen = self.outer is not None or self.completion is not None or self.is_watched
+                accumulate_all(leaves, grads, self.changes, is_seen)
                 return
             limits = self.limits
             for leaf in leaves:
@@ -334,6 +345,7 @@ class GraphTask:
             self.observation.end(self)
             self.observation = None
         self.is_running = False
+        SUSPENDED.pop(self.id, None)
         self.context = _NO_CONTEXT
         if self.observed_steps is not None:
             self.observed_steps.close(self.has_error)
@@ -486,6 +498,16 @@ class GraphTask:
             if not self.is_running:
                 completion.resolve(self.captured_grads, self.has_error)
         return completion
+
+
+def all_suspended() -> list[GraphTask]:
+    """Return the backward passes that have suspended at least once and have not ended; from any thread."""
+    while True:
+        try:
+            return [task for reference in list(SUSPENDED.values()) if (task := reference()) is not None]
+        except RuntimeError:
+            # What the garbage collector has run has added one, or ended one, meanwhile.
+            continue
 
 
 def release_within(outer: GraphTask | None, nodes: dict[Node, None]) -> None:

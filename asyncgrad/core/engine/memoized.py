@@ -2,12 +2,13 @@
 
 Under `retain_graph="until_success"` the answers of such rules stay at their nodes until the backward has succeeded, so
 that the next try asks only what has not been answered. A node keeps its last answer, with the bits of the gradients
-that it is for.
+that it is for; of the rows of a batch it keeps as many as there are rows.
 """
 
 from __future__ import annotations
 
 import inspect
+import threading
 from typing import TYPE_CHECKING, Any, final
 
 from ..arrays.bits import bits_of
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoizedRun"]
 
+#: Guards the answers of a node, which rows on several workers may add at a time. Reentrant: what the garbage collector
+#: runs, at any line, may run a backward.
+_MUTEX = threading.RLock()
+
 
 @final
 class MemoizedRun:
@@ -34,23 +39,29 @@ class MemoizedRun:
         node: the node, whose lock the caller holds.
         grads: the gradients that have arrived at its inputs.
         limits: what the backward runs and captures: a body need not compute a gradient that nobody wants.
+        most: how many answers the node keeps.
     """
 
-    __slots__ = ("_grads", "_node", "_question")
+    __slots__ = ("_grads", "_most", "_node", "_question")
 
-    def __init__(self, node: Node, grads: tuple[Any, ...], limits: ExecInfos | None) -> None:
+    def __init__(self, node: Node, grads: tuple[Any, ...], limits: ExecInfos | None, most: int) -> None:
         self._node = node
         self._grads = grads
+        self._most = most
         wanted = [target is not None and (limits is None or limits.executes(target)) for target in node.next_nodes]
         # Now, since the body may write into what it gets.
         self._question = (*wanted, *map(bits_of, grads))
 
     def recall(self) -> tuple[Any, ...] | None:
         """Return the answer that the node has kept, the caller's own; None where it has to be asked."""
-        kept = self._node.make_meta().kept_answer()
-        if kept is None or kept[0] != self._question or not _has_saved_what_it_had(self._node):
+        kept = self._node.make_meta().kept_answer(self._question)
+        if kept is None or not _has_saved_what_it_had(self._node):
             return None
-        return tuple(map(_copy, kept[1]))
+        return tuple(map(_copy, kept))
+
+    def forget(self) -> None:
+        """Keep no answer to what was asked, which the node has refused."""
+        self._node.make_meta().forget_answer(self._question)
 
     def ask(self) -> Any:
         """Run the body, in any thread; keep and return its gradients, or return an awaitable that does."""
@@ -67,7 +78,8 @@ class MemoizedRun:
         if not isinstance(outputs, (tuple, list)):
             return outputs
         answer = tuple(map(_copy, outputs))
-        self._node.make_meta().answer = self._question, answer
+        with _MUTEX:
+            self._node.make_meta().keep_answer(self._question, answer, self._most)
         # The body may write into what it has returned, and so may who gets this.
         return tuple(map(_copy, answer))
 

@@ -122,7 +122,7 @@ class NodeTask:
             inputs = unheld(self._lend(self.grads)) if meta.post_hooks else ()
             if meta.takes_values:
                 self.grads[:] = unheld(self.grads)
-            keeps_answer = node.is_memoized and graph_task.until_success and not graph_task.create_graph
+            keeps_answer = node.is_memoized and graph_task.most_answers > 0 and not graph_task.create_graph
             if keeps_answer or isinstance(node, Leaf) or has_custom_run(node.device):
                 outputs = await self._run_apart(keeps_answer)
             else:
@@ -145,7 +145,7 @@ class NodeTask:
         except Exception as error:
             if hasattr(self, "memoized_run"):
                 # The node has refused what its body has answered: the next try asks again.
-                meta.forget_answer()
+                self.memoized_run.forget()
             if node.concurrent:
                 _refuse_write(node, error)
             raise
@@ -236,7 +236,7 @@ class NodeTask:
         prepare_all_to_lend(self.grads)
         grads = tuple(self.grads)
         self.grads.clear()
-        run = self.memoized_run = MemoizedRun(node, grads, graph_task.limits)
+        run = self.memoized_run = MemoizedRun(node, grads, graph_task.limits, graph_task.most_answers)
         outputs = run.recall()
         if outputs is None:
             body = Body(node, grads, None if node.is_async or self.is_sent else self.group, graph_task.reentrant_depth)

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from ..arrays import values
+from ..arrays.device_functions import DEVICE_FUNCTIONS
 
 if TYPE_CHECKING:
     from ..graph.node import Node
@@ -25,10 +26,11 @@ class ReadyQueue(Generic[Work]):
     Source: ReadyQueue of PyTorch, whose heap leaves the order of ties open.
     """
 
-    __slots__ = ("_heap", "_pushed")
+    __slots__ = ("_pushed", "heap")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Work]] = []
+        #: The work, by order and number. The executor pops from it itself, which saves a call at each node.
+        self.heap: list[tuple[int, int, Work]] = []
         self._pushed = 0
 
     def push(self, node: Node, work: Work) -> None:
@@ -39,19 +41,15 @@ class ReadyQueue(Generic[Work]):
             work: what `pop` returns.
         """
         self._pushed += 1
-        heapq.heappush(self._heap, (node.order, self._pushed, work))
+        heapq.heappush(self.heap, (node.order, self._pushed, work))
 
     def pop(self) -> Work:
         """Remove and return the first work."""
-        return heapq.heappop(self._heap)[2]
-
-    def pop_if_any(self) -> Work | None:
-        """Remove and return the first work; None where there is none."""
-        return heapq.heappop(self._heap)[2] if self._heap else None
+        return heapq.heappop(self.heap)[2]
 
     def works(self) -> list[Work]:
         """Return all work in the order in which it will be popped; from any thread."""
-        return [work for _, _, work in sorted(self._heap.copy(), key=itemgetter(0, 1))]
+        return [work for _, _, work in sorted(self.heap.copy(), key=itemgetter(0, 1))]
 
     @property
     def pushed(self) -> int:
@@ -61,15 +59,15 @@ class ReadyQueue(Generic[Work]):
     def copy(self) -> ReadyQueue[Work]:
         """Return a queue with the same work in the same order."""
         other: ReadyQueue[Work] = ReadyQueue()
-        other._heap, other._pushed = self._heap.copy(), self._pushed
+        other.heap, other._pushed = self.heap.copy(), self._pushed
         return other
 
     def clear(self) -> None:
         """Remove all work."""
-        self._heap.clear()
+        self.heap.clear()
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self.heap)
 
 
 #: The edge that a gradient came along: the node that returned it, and its index among the gradients of that node.
@@ -146,7 +144,12 @@ class InputBuffer:
         if total is None:
             self.values[input_nr] = value
         elif in_place and self._owned is not None and input_nr in self._owned:
-            self.values[input_nr] = values.add_into(total, value)
+            if total.__class__ not in DEVICE_FUNCTIONS:
+                # As `add_into`, without a call.
+                total += value
+            else:
+                total = values.add_into(total, value)
+            self.values[input_nr] = total
         else:
             self.values[input_nr] = values.add(total, value)
             self._own(input_nr)

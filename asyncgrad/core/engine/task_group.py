@@ -23,6 +23,7 @@ from ..settings.loop_turn import keep_pace, next_turn
 from ..settings.scheduling import CLOCK
 from .device import is_elsewhere
 from .eager_task import EagerTask, current_task
+from .graph_task import SUSPENDED
 from .loops import MAX_NESTED_ON_STACK, OneShotEvent, wait_through_cancellation
 from .node_task import NodeTask
 from .notes import add_later_error
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from .remote import FunctionJob
 
 __all__ = [
-    "SUSPENDED",
     "DepthScheduler",
     "NodeTaskGroup",
     "call_and_await",
@@ -52,16 +52,13 @@ __all__ = [
 #: Guards the counts of pauses, which hooks in several threads may change.
 _PAUSE_LOCK = threading.Lock()
 
-#: The backward passes that have suspended at least once, for `describe_running`.
-SUSPENDED: weakref.WeakSet[GraphTask] = weakref.WeakSet()
-
 
 def note_suspended(graph_task: GraphTask) -> None:
     """Note that a backward suspends, in the task that awaits it; does something the first time only."""
     if graph_task.driver is None and (loop := asyncio._get_running_loop()) is not None:
         task = current_task(loop)
         graph_task.driver = None if task is None else weakref.ref(task)
-        SUSPENDED.add(graph_task)
+        SUSPENDED[graph_task.id] = weakref.ref(graph_task)
 
 
 async def call_and_await(callback: Callable[[], Any]) -> None:
@@ -137,10 +134,12 @@ class NodeTaskGroup:
         "__weakref__",
         "_cancels_before",
         "_graph_task",
+        "_home",
         "_is_awake",
         "_loop",
         "_raised",
         "_scheduler",
+        "_told",
         "_wake",
         "finished",
         "mailbox",
@@ -174,13 +173,19 @@ class NodeTaskGroup:
         self._cancels_before = _cancels_of_driver(loop)
         #: The error of a body that the driver raises.
         self._raised: BaseException | None = None
+        #: The device of the last node that runs here wherever this is, since it has no worker: most nodes are of one.
+        self._home: Any = None
+        #: The executor that knows that a NodeTask has suspended.
+        self._told: TurnExecutor | None = None
 
     def start(self, turn: NodeTurn) -> None:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
         observation, device = graph_task.observation, node.device
-        is_away = device is not None and is_elsewhere(device)
+        is_away = device is not self._home and is_elsewhere(device)
+        if not is_away and device is not self._home and not getattr(device, "has_worker", True):
+            self._home = device
         if observation is None and not is_away:
             # As `begin` does, nearly always.
             is_plain = graph_task.observed_steps is None and not several_devices[0]
@@ -188,9 +193,10 @@ class NodeTaskGroup:
         else:
             begin = functools.partial(self._run_on_worker, node_task) if is_away else node_task.begin
             coroutine = begin() if observation is None else observation.run_node(graph_task, node, begin)
-        if self._step(coroutine, node_task, node):
+        if self._step(coroutine, node_task, node) and graph_task.executor is not self._told:
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.on_suspend()
+            self._told = executor
 
     async def _run_on_worker(self, node_task: NodeTask) -> Any:
         """Run a NodeTask on the worker of its device; suspends until it has ended.
@@ -327,7 +333,9 @@ class NodeTaskGroup:
                 # As in EagerTask.start().
                 del task
             if node is not None:
-                graph_task.end_turn(node, outputs)
+                # As `GraphTask.end_turn`, nearly always.
+                executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
+                (graph_task.end_turn if graph_task.create_graph else executor.end_turn)(node, outputs)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
         graph_task.executor.node = None

@@ -66,7 +66,7 @@ def release_all(nodes: Iterable[Node]) -> None:
         except BaseException as error:
             first = first or error
         if (meta := node.meta) is not None:
-            meta.forget_answer()
+            meta.forget_answers()
     if first is not None:
         try:
             raise first

@@ -618,7 +618,9 @@ class FunctionNode(SavingNode):
 
     def release_variables(self) -> None:
         """Release the saved tensors, and what the Function releases itself."""
-        super().release_variables()
+        # As the method of SavingNode.
+        if self.ctx._saved:
+            self.ctx._saved = None
         if self.function._release is not None:
             self.function._release(self.ctx)
 

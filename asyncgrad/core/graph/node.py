@@ -14,7 +14,7 @@ import inspect
 import itertools
 import operator
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -82,7 +82,7 @@ class NodeMeta:
     """The state that few nodes need. A node with a NodeMeta takes the engine's slow path."""
 
     __slots__ = (
-        "answer",
+        "answers",
         "contention",
         "holder",
         "input_metadata",
@@ -115,21 +115,37 @@ class NodeMeta:
         self.holder: Any = None
         self.contention: Any = None
 
-    #: What the body of a memoized node was asked last, and what it has answered: see `core/engine/memoized.py`. Mostly
-    #: unset, so that it costs nothing.
-    answer: tuple[Any, tuple[Any, ...]]
+    #: What the body of a memoized node has answered, by what it was asked: see `core/engine/memoized.py`. Mostly unset,
+    #: so that it costs nothing.
+    answers: dict[Hashable, tuple[Any, ...]]
 
     #: What merges of gradients that are no arrays were asked and have answered, by input; mostly unset, too.
     merges: dict[int, tuple[Any, Any]]
 
-    def kept_answer(self) -> tuple[Any, tuple[Any, ...]] | None:
-        """Return what the body was asked last, and what it has answered; None if nothing is kept."""
-        return getattr(self, "answer", None)
+    def kept_answer(self, question: Hashable) -> tuple[Any, ...] | None:
+        """Return what the body has answered to that; None if no answer is kept."""
+        # Here and below: another thread may let go of all answers meanwhile.
+        kept: dict[Hashable, tuple[Any, ...]] = getattr(self, "answers", {})
+        return kept.get(question)
 
-    def forget_answer(self) -> None:
-        """Let go of the kept answer, if there is one."""
-        if hasattr(self, "answer"):
-            del self.answer
+    def keep_answer(self, question: Hashable, answer: tuple[Any, ...], most: int) -> None:
+        """Keep an answer, and of those before it the newest, `most` in all."""
+        kept: dict[Hashable, tuple[Any, ...]] | None = getattr(self, "answers", None)
+        if kept is None:
+            kept = self.answers = {}
+        kept.pop(question, None)
+        while len(kept) >= most:
+            del kept[next(iter(kept))]
+        kept[question] = answer
+
+    def forget_answer(self, question: Hashable) -> None:
+        """Let go of the answer to that, if it is kept."""
+        getattr(self, "answers", {}).pop(question, None)
+
+    def forget_answers(self) -> None:
+        """Let go of the kept answers, if there are any."""
+        if hasattr(self, "answers"):
+            del self.answers
         if hasattr(self, "merges"):
             del self.merges
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Never, ParamSpec, TypeVar, final
 
 from ...errors import ArgumentError, ArgumentTypeError
-from ..settings.arguments import describe, must_be, number, whole_number
+from ..settings.arguments import describe, must_be, number, shorten, whole_number
 from ..settings.context import is_kind
 from .hedging import Hedged
 from .line import Line
@@ -193,6 +193,6 @@ def _title(name: str | None, requests: int | None, rate: int | None, per: float)
     """Return what descriptions call a limit."""
     if name is not None:
         return f"limit {name!r}"
-    facts = [] if requests is None else [f"requests={requests}"]
-    facts += [] if rate is None else [f"rate={rate}", f"per={per:g}"]
+    facts = [] if requests is None else [f"requests={shorten(requests)}"]
+    facts += [] if rate is None else [f"rate={shorten(rate)}", f"per={per:g}"]
     return f"limit({', '.join(facts)})"

@@ -109,8 +109,8 @@ class Line:
         #: A heap; those who have gone stay in it for a while.
         self._waiting: list[_Waiter] = []
         self._gone = 0
-        #: When the last requests started, as many as the rate counts.
-        self._starts: deque[float] = deque(maxlen=self._rate)
+        #: When the last requests started, as many as the rate counts. It may count more than fit into memory.
+        self._starts: deque[float] = deque()
         self._next_arrival = itertools.count().__next__
         #: The id of the newest backward that has been in line.
         self._newest = -1
@@ -190,8 +190,10 @@ class Line:
         self.started += 1
         if self._rate is not None:
             # The clocks of loops in several threads are read at different times.
-            now = loop.time()
-            self._starts.append(max(now, self._starts[-1]) if self._starts else now)
+            starts, now = self._starts, loop.time()
+            while starts and (len(starts) == self._rate or now >= starts[0] + self._per):
+                starts.popleft()
+            starts.append(max(now, starts[-1]) if starts else now)
 
     def _note_wait(self, seconds: float) -> None:
         self.waited += seconds

@@ -10,7 +10,8 @@ import math
 import operator
 import reprlib
 from collections.abc import Coroutine
-from typing import Any
+from datetime import timedelta
+from typing import Any, final
 
 import numpy as np
 
@@ -24,6 +25,7 @@ __all__ = [
     "describe",
     "must_be",
     "number",
+    "shorten",
     "takes",
     "truth",
     "whole_index",
@@ -35,6 +37,10 @@ PLAIN_TYPES: set[type] = {
     *(np.ndarray, float, int, bool, complex, list, tuple, type(None)),
     *(np.dtype(char).type for char in "?ilfdFD"),
 }
+
+#: The kinds of dtypes whose elements are no real numbers. Python would convert each of them to a float: NumPy's
+#: `timedelta64(5, "ms")` to 5.0, and a complex number without its imaginary part.
+_NO_NUMBERS = frozenset("bcmMSU")
 
 
 def truth(value: Any, name: str) -> bool:
@@ -49,7 +55,8 @@ def truth(value: Any, name: str) -> bool:
     Raises:
         ArgumentTypeError: the value is none of these.
     """
-    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
+    is_number = isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64)
+    if isinstance(value, (bool, np.bool_)) or (is_number and value in (0, 1)):
         return bool(value)
     raise ArgumentTypeError(must_be(name, "True or False", value))
 
@@ -66,8 +73,10 @@ def number(value: Any, name: str, least: float = -math.inf) -> float:
         ArgumentTypeError: the value is no number.
         ArgumentError: the value is NaN, infinite, or less than `least`.
     """
-    if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise ArgumentTypeError(must_be(name, "a number", value))
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if kind in _NO_NUMBERS or isinstance(value, (bool, str, bytes, bytearray, memoryview, timedelta)):
+        hint = "write its seconds as a number" if isinstance(value, (timedelta, np.timedelta64)) else ""
+        raise ArgumentTypeError(must_be(name, "a number", value, hint))
     try:
         found = float(value)
     except (TypeError, ValueError):
@@ -93,11 +102,13 @@ def whole_number(value: Any, name: str, least: float = -math.inf, instead: str =
         ArgumentTypeError: the value is no integer.
         ArgumentError: it is less than `least`.
     """
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+    # A length of time is an integer to NumPy.
+    if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(must_be(name, "an int", value))
-    if value < least:
-        raise ArgumentError(f"{name} must be at least {least}, not {value}{instead and f': {instead}'}")
-    return int(value)
+    found = int(value)
+    if found < least:
+        raise ArgumentError(f"{name} must be at least {least}, not {shorten(found)}{instead and f': {instead}'}")
+    return found
 
 
 def whole_index(value: Any, name: str, least: int = 0) -> int:
@@ -117,7 +128,7 @@ def whole_index(value: Any, name: str, least: int = 0) -> int:
     except TypeError:
         raise ArgumentTypeError(must_be(name, "a whole number", value)) from None
     if found < least:
-        raise ArgumentError(f"{name} must be at least {least}, not {found}")
+        raise ArgumentError(f"{name} must be at least {least}, not {shorten(found)}")
     return found
 
 
@@ -198,11 +209,27 @@ def takes(function: str, expected: str, value: Any, instead: str = "") -> str:
     return f"{function} takes {expected}, not {describe(value)}{instead and f': {instead}'}"
 
 
+@final
+class _Repr(reprlib.Repr):
+    """As `reprlib.repr`, which fails at an int that is too long for Python to write."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Return the number, or how long it is."""
+        try:
+            return super().repr_int(x, level)
+        except ValueError:
+            return f"<{'negative, ' if x < 0 else ''}{x.bit_length()} bits>"
+
+
+#: Returns the `repr` of a value, not too long.
+shorten = _Repr().repr
+
+
 def describe(value: Any) -> str:
     """Return a description of a value for an error message."""
     shape = getattr(value, "shape", None)
     if shape is None and (advice := await_advice(value)):
-        return f"{type(value).__name__} {reprlib.repr(value)}, which is not awaited ({advice})"
+        return f"{type(value).__name__} {shorten(value)}, which is not awaited ({advice})"
     if shape is None or isinstance(value, type) or not hasattr(value, "dtype"):
-        return f"{type(value).__name__} {reprlib.repr(value)}"
+        return f"{type(value).__name__} {shorten(value)}"
     return f"{type(value).__name__} of shape {shape} and dtype {value.dtype}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 import numpy as np
 
 from ...errors import ArgumentError
+from .arguments import shorten
 from .context import Mode
 from .process import set_collection_thresholds
 
@@ -60,12 +61,13 @@ class Quota:
 def _check_number(value: Any, what: str, kind: type) -> Any:
     """Return `value` as an int or a float, whichever `kind` is; raise unless it is a number that is not negative."""
     number: Any = -1
-    if not isinstance(value, (bool, np.bool_, str, bytes)):
+    # Of a length of time, NumPy gives the number of its unit, whichever that is.
+    if not isinstance(value, (bool, np.bool_, np.timedelta64, str, bytes)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             number = kind(value)
     if not (number >= 0 and (kind is float or number == value)):
         wanted = "a whole number of workers, 0 for none" if kind is int else "a number that is not negative"
-        raise ArgumentError(f"{what} is {value!r}: give {wanted}")
+        raise ArgumentError(f"{what} is {shorten(value)}: give {wanted}")
     return number
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.core.engine.task_group import SUSPENDED
+from asyncgrad.core.engine.graph_task import all_suspended
 from tests.core.engine.heavy import always, heavy_calling, large
 from tests.support.clocks import hand_in
 from tests.support.functions import awaiting, calling
@@ -328,8 +328,7 @@ def test_a_backward_whose_loop_has_been_closed_is_abandoned_and_is_not_kept():
     task._log_destroy_pending = False
     loop.close()
     assert [backward.state for backward in describe().backwards] == ["abandoned"]
-    # There may be others, which have ended and which a test before this one still holds.
-    (graph_task,) = [weakref.ref(each) for each in SUSPENDED if each.is_running]
+    (graph_task,) = map(weakref.ref, all_suspended())
     coroutine.close()
     del task, coroutine
     gc.collect()

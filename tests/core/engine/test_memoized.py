@@ -119,6 +119,52 @@ async def test_of_six_calls_of_which_the_fifth_failed_two_are_made_again():
     assert bits_of_grads([x]) == bits_of_grads([clean])
 
 
+class AskedForRows(Asked):
+    @staticmethod
+    async def backward_batch(ctx, grads):
+        await ctx.service(ctx.number, grads)
+        return np.multiply(grads, 3.0), None, None
+
+
+class AskedConcurrently(Asked):
+    concurrent = True
+
+
+@pytest.mark.parametrize(
+    ("function", "concurrency"),
+    [(Asked, None), (Asked, 1), (AskedAtOnce, None), (AskedConcurrently, None), (AskedForRows, None)],
+)
+async def test_of_the_rows_of_a_batch_those_that_have_been_answered_are_not_asked_again(function, concurrency):
+    asked: list[int] = []
+    left = [Trouble("the last row")]
+
+    def answer(number: int, grad: Any) -> None:
+        if number == 0 and left and grad.numpy()[..., 2].any():
+            raise left.pop()
+
+    async def service(number: int, grad: Any) -> None:
+        asked.append(number)
+        await turns(1)
+        answer(number, grad)
+
+    def service_at_once(number: int, grad: Any) -> None:
+        asked.append(number)
+        answer(number, grad)
+
+    x, wait = leaf(1.0, 2.0, 3.0), service_at_once if function is AskedAtOnce else service
+    out = function.apply(function.apply(x, 0, wait), 1, wait)
+    options: Any = {"is_grads_batched": True, "retain_graph": UNTIL, "concurrency": concurrency}
+    with pytest.raises(Trouble):
+        await ag.grad(out, [x], np.eye(3), **options)
+    asked.clear()
+    (found,) = await ag.grad(out, [x], np.eye(3), **options)
+
+    assert found.tolist() == (9.0 * np.eye(3)).tolist()
+    # Of a call for all rows none has been answered.
+    assert asked == [0]
+    assert not kept_by(out.grad_fn)
+
+
 @pytest.mark.parametrize("after", [None, 0], ids=["node by node", "compiled"])
 async def test_cancelled_at_every_turn_what_has_answered_is_not_asked_again(after):
     clean = leaf(1.0, 2.0)
@@ -602,8 +648,8 @@ def without_the_collector() -> Iterator[None]:
 
 def kept_by(node: Any) -> list[Any]:
     """Weak references to the arrays that a node has kept as its answer."""
-    answer = node.meta.kept_answer()
-    return [] if answer is None else [weakref.ref(grad) for grad in answer[1] if grad is not None]
+    answers = getattr(node.meta, "answers", {})
+    return [weakref.ref(grad) for answer in answers.values() for grad in answer if grad is not None]
 
 
 @one_loop

@@ -18,9 +18,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.core.engine.eager_task import EagerTask
-from asyncgrad.core.engine.graph_task import GraphTask
+from asyncgrad.core.engine.graph_task import SUSPENDED, GraphTask
 from asyncgrad.core.engine.node_lock import _LOCK_TABLE
-from asyncgrad.core.engine.task_group import SUSPENDED
 from asyncgrad.core.engine.workers import WORKER_POOL
 from tests.support.failing import Trouble
 from tests.support.graphs import nodes_below

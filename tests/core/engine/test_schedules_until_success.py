@@ -141,3 +141,51 @@ def test_what_has_answered_in_any_try_is_never_asked_again(order):
             await loss.backward(retain_graph=UNTIL)
 
     holds(main, order)
+
+
+class AskedForRow(ag.Function):
+    """x * 3, of which the gradient of each row is asked for by its number."""
+
+    is_memoized = True
+
+    @staticmethod
+    def forward(ctx, x, services):
+        ctx.services = services
+        return x.numpy() * 3.0
+
+    @staticmethod
+    async def backward(ctx, grad):
+        await ctx.services[int(np.flatnonzero(grad.numpy())[0])]()
+        return np.multiply(grad, 3.0), None
+
+
+class AskedForRowsAtOnce(AskedForRow):
+    concurrent = True
+
+
+def test_a_row_that_a_rule_has_answered_for_in_any_try_is_never_asked_for_again():
+    async def main():
+        random, x = randomness(), leaf(0.3, 0.7, 0.9)
+        services = [[Service(random) for _ in range(3)] for _ in range(2)]
+        out = x
+        for of_rule in services:
+            out = random.choice([AskedForRow, AskedForRowsAtOnce]).apply(out, of_rule)
+        options: Any = {"is_grads_batched": True, "concurrency": random.choice([None, 1, 2]), "retain_graph": UNTIL}
+        tries = 0
+        while True:
+            for service in services[0] + services[1]:
+                service.is_reliable = tries > 3
+            task = asyncio.ensure_future(ag.grad(out, [x], np.eye(3), **options))
+            tries += 1
+            if tries <= 3:
+                await cancelled_at_some_time(task, random)
+            else:
+                await asyncio.wait([task])
+            if not task.cancelled() and task.exception() is None:
+                break
+        (found,) = task.result()
+        assert found.tolist() == (9.0 * np.eye(3)).tolist()
+        assert all(service.has_answered for service in services[0] + services[1])
+        assert no_task_is_left()
+
+    holds(main, "shuffled")

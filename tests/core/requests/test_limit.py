@@ -123,6 +123,10 @@ def test_no_more_start_in_a_time_than_may():
     assert start_times(3, 0.0, rate=1, per=0.5) == [0.0, 0.5, 1.0]
 
 
+def test_a_rate_of_more_starts_than_fit_into_memory_lets_all_start():
+    assert start_times(3, 0.0, rate=10**30) == [0.0] * 3
+
+
 def test_both_bounds_hold():
     assert start_times(5, 4.0, requests=2, rate=2, per=10.0) == [0.0, 0.0, 10.0, 10.0, 20.0]
     assert start_times(5, 40.0, requests=2, rate=2, per=10.0) == [0.0, 0.0, 40.0, 40.0, 80.0]
@@ -402,6 +406,7 @@ async def test_what_has_waited_for_a_limit_is_in_a_profile(tmp_path):
         ({"requests": 4}, "limit(requests=4)"),
         ({"rate": 10, "per": 60}, "limit(rate=10, per=60)"),
         ({"requests": 1, "rate": 2}, "limit(requests=1, rate=2, per=1)"),
+        ({"requests": 10**5000}, "limit(requests=<16610 bits>)"),
     ],
 )
 def test_without_a_name_its_numbers_are_told(options, title):

@@ -84,9 +84,10 @@ def test_half_a_worker_is_refused_and_so_are_infinitely_many(wrong):
 
 
 @pytest.mark.parametrize("setting", [ag.loop_budget, ag.offload_threshold])
-def test_more_seconds_than_a_float_can_hold_are_refused(setting):
+@pytest.mark.parametrize("seconds", [10**400, 10**5000, np.timedelta64(5, "ns")], ids=["large", "unwritten", "length"])
+def test_more_seconds_than_a_float_can_hold_and_what_is_no_number_of_them_are_refused(setting, seconds):
     with pytest.raises(ArgumentError, match="give a number that is not negative"):
-        setting(10**400)
+        setting(seconds)
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad.core.engine.describe import BackwardDescription, LockDescription, NodeDescription
-from asyncgrad.core.engine.task_group import SUSPENDED
+from asyncgrad.core.engine.graph_task import all_suspended
 from asyncgrad.observing.live.waiting import MOST, running, stuck
 
 
@@ -110,7 +110,7 @@ async def test_one_that_has_ended_is_not_counted_while_somebody_holds_it():
 
     async def hold_it(grad: Any) -> None:
         await asyncio.sleep(0)
-        held.extend(SUSPENDED)
+        held.extend(all_suspended())
 
     y.register_hook(hold_it)
     before = running(60.0)["count"]

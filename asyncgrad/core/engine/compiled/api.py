@@ -12,7 +12,7 @@ from ...arrays.current_devices import several_devices
 from ...arrays.tensor_base import TensorBase
 from ...graph.leaf import GraphRoot, gradient_edge
 from ...graph.node import LEAF_ORDER, Edge, GradientEdge
-from ...settings.arguments import describe, must_be
+from ...settings.arguments import describe, must_be, shorten
 from ...settings.context import Mode
 from ..device import needs_node_task
 from ..exec_info import init_to_execute
@@ -94,7 +94,7 @@ class compiled_autograd(Mode):
         if after < 1:
             raise ArgumentError(
                 "after, the number of times that a graph has to be seen before it is compiled, must be 1 or more, not "
-                f"{after}: write ag.compiled_autograd(after=1), or no such block to compile nothing"
+                f"{shorten(after)}: write ag.compiled_autograd(after=1), or no such block to compile nothing"
             )
         self._after = after
 

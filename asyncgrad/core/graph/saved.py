@@ -26,6 +26,7 @@ __all__ = [
     "detached_error",
     "output_alias",
     "released_error",
+    "sharing_version",
     "unpack_saved",
     "version_of",
     "versions_of",
@@ -160,6 +161,25 @@ def output_alias(output: TensorBase, grad_fn: NodeLike | None = None, output_nr:
     alias = type(output)(output._data, grad_fn, output_nr, output._device)
     alias._counter = output._shared_version()
     return alias
+
+
+def sharing_version(array: Any, source: Any) -> Any:
+    """Return an array that was taken from `source`, a tensor, as a tensor with its version where it shares its memory.
+
+    A node that saves the array, labels say, for no derivative with respect to it, notices by this that it was written
+    into. What is a copy, or was not taken from a tensor, is returned as it is.
+    """
+    if not isinstance(source, TensorBase) or (array is not source._data and not _share_memory(array, source._data)):
+        return array
+    alias = type(source)(array, None, 0, source._device)
+    alias._counter = source._shared_version()
+    return alias
+
+
+def _share_memory(array: Any, other: Any) -> bool:
+    if array.__class__ is other.__class__ is np.ndarray:
+        return not is_recorder(array) and not is_recorder(other) and np.may_share_memory(array, other)
+    return has_memory(array) and has_memory(other) and memory_owner(array) is memory_owner(other)
 
 
 def unpack_saved(node: NodeLike, saved: Saved) -> Any:

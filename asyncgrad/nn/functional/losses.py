@@ -33,6 +33,7 @@ from ..shared.arguments import (
     in_floats,
     option,
     real_floating,
+    saved_constant,
 )
 from ..shared.labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_like, select
 from ..shared.rows import maximum_along, sum_along
@@ -795,13 +796,18 @@ def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, An
 
 
 @primitive()
-def cross_entropy_(logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Any:
-    """Return `value`, the cross entropy, which was computed together with all else that the derivative uses."""
+def cross_entropy_(
+    logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any, target: Any
+) -> Any:
+    """Return `value`, the cross entropy, which was computed together with all else that the derivative uses.
+
+    The labels of the selection may lie in the memory of `target`, which is saved so that its version is checked.
+    """
     return value
 
 
 def _cross_entropy_grad_on_device(
-    g: Any, logits: Any, selection: Selection | LabelsOnDevice, maxima: Any, sums: Any, exponentials: Any
+    g: Any, logits: Any, selection: Selection | LabelsOnDevice, maxima: Any, sums: Any, exponentials: Any, target: Any
 ) -> Any:
     if isinstance(selection, LabelsOnDevice):
         labels, ignore_index, factor = selection
@@ -809,18 +815,20 @@ def _cross_entropy_grad_on_device(
         if result is not None:
             return result
         selection = selection.select(logits)
-    return cross_entropy_grad_.function(g, logits, selection, maxima, sums, exponentials)
+    return cross_entropy_grad_.function(g, logits, selection, maxima, sums, exponentials, target)
 
 
 @derivative(cross_entropy_, "logits")
 @kernel(variant=_cross_entropy_grad_on_device)
-def _(g: Array, logits: Array, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Array:
-    return cross_entropy_grad(g, logits, selection, maxima, sums, exponentials)
+def _(g: Array, logits: Array, selection: Selection, maxima: Any, sums: Any, exponentials: Any, target: Any) -> Array:
+    return cross_entropy_grad(g, logits, selection, maxima, sums, exponentials, target)
 
 
 @primitive()
 @kernel(variant=_cross_entropy_grad_on_device)
-def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Array:
+def cross_entropy_grad_(
+    g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any, target: Any
+) -> Array:
     """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - labels)."""
     labels, ignored, coefficient, _ = selection
     scale = as_array(g * coefficient)
@@ -837,11 +845,17 @@ def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, 
     return values
 
 
+@derivative(cross_entropy_, "target")
+@derivative(cross_entropy_grad_, "target")
+def _(g: Any) -> None:
+    """Give no gradient; the formula is there so that the labels may be a Tensor."""
+
+
 @derivative(cross_entropy_grad_, "g")
-def _(h: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Array:
+def _(h: Any, logits: Any, selection: Selection | LabelsOnDevice, target: Any) -> Array:
     labels, ignored, coefficient, _ = _selected(selection, logits)
     expected = np.sum(h * softmax(logits, 1), axis=1)
-    value = (expected - at_labels(h, labels, None)) * coefficient
+    value = (expected - at_labels(h, saved_constant(labels, target, h), None)) * coefficient
     return value if ignored is None else value * ~ignored
 
 
@@ -920,11 +934,12 @@ def cross_entropy(
         if result is not None:
             return result if result.shape in ((), samples) else result.reshape(samples)
     selection = select("cross_entropy", truth, data, data.dtype, weight, ignore_index, reduction)
+    watched = saved_constant(selection.labels, target, scores)
     if label_smoothing:
-        losses = _smooth(log_softmax(scores, 1), selection, weight, label_smoothing)
+        losses = _smooth(log_softmax(scores, 1), selection._replace(labels=watched), weight, label_smoothing)
         return _reduce(losses, samples, "none" if reduction == "none" else "sum")
     value, maxima, sums, exponentials = _compute(data, selection, reduction)
-    result = _cross_entropy(scores, value, selection, maxima, sums, exponentials)
+    result = _cross_entropy(scores, value, selection, maxima, sums, exponentials, watched)
     return result if result.shape in ((), samples) else result.reshape(samples)
 
 
@@ -986,8 +1001,9 @@ def _against_probabilities(
 
 def _by_class(weight: Any, other: Any) -> Any:
     """Return the weights as an array beside an array or tensor that broadcasts along the class axis of that."""
-    other = array_of(other)
-    return as_like(constant("cross_entropy", "weight", weight), other).reshape(-1, *(1,) * max(0, other.ndim - 2))
+    array = array_of(other)
+    weights = as_like(constant("cross_entropy", "weight", weight), array)
+    return saved_constant(weights.reshape(-1, *(1,) * max(0, array.ndim - 2)), weight, other)
 
 
 def _canonicalize(function: str, logits: Any, labels: Array) -> tuple[Any, tuple[int, ...]]:
@@ -1057,8 +1073,8 @@ def nll_loss(
     data = array_of(scores)
     dtype = real_floating("nll_loss", "input", data).dtype
     selection = select("nll_loss", labels, data, dtype, weight, ignore_index, reduction)
-    losses = at_labels(scores, selection.labels, selection.ignored) * -selection.coefficient
-    return _reduce(losses, samples, reduction)
+    picked = at_labels(scores, saved_constant(selection.labels, target, scores), selection.ignored)
+    return _reduce(picked * -selection.coefficient, samples, reduction)
 
 
 # Losses that are 0 from a margin on
@@ -1379,7 +1395,7 @@ def multi_margin_loss(
     classes = data.shape[-1]
     _check_classes("multi_margin_loss", labels, classes)
     scores, labels = np.reshape(input, (-1, classes)), as_like(labels.reshape(-1), data)
-    right = np.expand_dims(at_labels(scores, labels, None), 1)
+    right = np.expand_dims(at_labels(scores, saved_constant(labels, target, scores), None), 1)
     gaps = relu(margin - right + scores)
     gaps = np.where(labels[:, np.newaxis] == arange_like(data, classes), 0, gaps if p == 1 else gaps * gaps)
     losses = np.sum(gaps, axis=1) / classes

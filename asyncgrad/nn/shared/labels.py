@@ -218,6 +218,12 @@ def put_at_labels_(g: Any, labels: Any, ignored: Any, shape: tuple[int, ...]) ->
     return result
 
 
+@derivative(at_labels_, "labels")
+@derivative(put_at_labels_, "labels")
+def _(g: Array) -> None:
+    """Give no gradient; the formula is there so that the labels may be a Tensor, whose version is checked."""
+
+
 @derivative(put_at_labels_, "g")
 def _(h: Array, labels: Any, ignored: Any) -> Array:
     return at_labels(h, labels, ignored)

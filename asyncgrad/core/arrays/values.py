@@ -33,6 +33,7 @@ __all__ = [
     "check_numbers",
     "clone",
     "clone_like",
+    "constant_copy",
     "contiguous",
     "counted",
     "empty_like",
@@ -477,6 +478,12 @@ def numbers_of(arrays: Sequence[Any]) -> list[Any]:
 def raw(value: Any) -> Any:
     """Return the bare array under a tensor; anything else as it is."""
     return value._data if isinstance(value, TensorBase) else value
+
+
+def constant_copy(value: Any) -> Any:
+    """Return a copy of the bare array under a tensor, or of an array, that a node may save; anything else as it is."""
+    bare = raw(value)
+    return own_copy(bare) if has_memory(bare) else bare
 
 
 def counted(number: int, what: str) -> str:

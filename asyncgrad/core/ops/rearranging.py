@@ -87,7 +87,7 @@ def _backwards(shift: Any) -> Any:
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Return the elements shifted along axes; those beyond the end reappear at the beginning."""
-    return roll_.call(a, constant_copy(shift), axis)
+    return roll_.call(a, shift if shift.__class__ is int else constant_copy(shift), axis)
 
 
 RULES[np.roll] = roll

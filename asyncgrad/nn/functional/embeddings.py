@@ -208,7 +208,8 @@ def embedding(
     if not is_checked:
         found, data = _rows_unwaited(array_of(weight), data)
     counts = _frequencies(data, table) if truth(scale_grad_by_freq, "scale_grad_by_freq") else None
-    return _rows_at(weight, saved_constant(as_like(data, table), input, weight), padding_idx, found, counts)
+    kept = as_like(data, table)
+    return _rows_at(weight, kept if data is input else saved_constant(kept, input, weight), padding_idx, found, counts)
 
 
 @on_device_of_arguments

@@ -944,12 +944,13 @@ def cross_entropy(
         if result is not None:
             return result if result.shape in ((), samples) else result.reshape(samples)
     selection = select("cross_entropy", truth, data, data.dtype, weight, ignore_index, reduction)
-    labels = saved_constant(selection.labels, target, scores)
+    labels = selection.labels if truth is target else saved_constant(selection.labels, target, scores)
     if label_smoothing:
         losses = _smooth(log_softmax(scores, 1), selection._replace(labels=labels), weight, label_smoothing)
         return _reduce(losses, samples, "none" if reduction == "none" else "sum")
     value, maxima, sums, exponentials = _compute(data, selection, reduction)
-    result = _cross_entropy(scores, value, labels, selection._replace(labels=None), maxima, sums, exponentials)
+    kept = Selection(None, *selection[1:])
+    result = _cross_entropy(scores, value, labels, kept, maxima, sums, exponentials)
     return result if result.shape in ((), samples) else result.reshape(samples)
 
 
@@ -1087,7 +1088,8 @@ def nll_loss(
     data = array_of(scores)
     dtype = real_floating("nll_loss", "input", data).dtype
     selection = select("nll_loss", labels, data, dtype, weight, ignore_index, reduction)
-    picked = at_labels(scores, saved_constant(selection.labels, target, scores), selection.ignored)
+    watched = selection.labels if labels is target else saved_constant(selection.labels, target, scores)
+    picked = at_labels(scores, watched, selection.ignored)
     return _reduce(picked * -selection.coefficient, samples, reduction)
 
 

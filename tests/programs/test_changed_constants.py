@@ -122,6 +122,34 @@ def test_what_is_copied_may_be_changed(name: str):
     assert outcome(function, x, constant, "plain", changes=True) == outcome(function, x, constant, "plain", False)
 
 
+_TIES = np.array([2.0, 1.0, 2.0, 3.0, 1.0])
+#: By name, a function of a tensor that returns more than what has a gradient, and the tensor.
+RETURNING: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
+    "unique": (lambda x: np.unique(x, return_index=True, return_inverse=True), _TIES),
+    "intersect1d": (lambda x: np.intersect1d(x, _TIES + 1, return_indices=True), _TIES),
+    "logsumexp": (lambda x: special.logsumexp(x, axis=1, b=np.array([1.0, -2.0, 1.0]), return_sign=True), _SCORES),
+    "max_pool1d": (lambda x: nn.max_pool1d(x, 2, return_indices=True), _SCORES[np.newaxis, :, :2]),
+    "topk": (lambda x: nn.topk(x, 2), _SCORES),
+    "cummax": (lambda x: nn.cummax(x, 1), _SCORES),
+}
+
+
+@pytest.mark.parametrize("name", RETURNING)
+def test_what_is_returned_beside_a_result_may_be_changed_or_raises(name: str):
+    function, array = RETURNING[name]
+    x = ag.tensor(array, requires_grad=True)
+    expected = gradients(function(x)[:1], [x])[0].tolist()
+    result, *others = function(x)
+    for other in others:
+        reverse(other)
+    try:
+        found = gradients([result], [x])[0].tolist()
+    except ChangedTensorError:
+        found = expected
+
+    assert found == expected
+
+
 def test_hooks_that_copy_and_a_block_that_allows_writes_keep_the_labels():
     results = []
     for block in (

@@ -499,7 +499,7 @@ def is_labelled(value: Any) -> bool:
 def is_number_dtype(dtype: Any) -> bool:
     """Tell whether elements of a dtype are numbers: booleans, integers, floating or complex numbers."""
     # Other packages define floating dtypes of few bits; to NumPy their kind is void, with a scalar type of their own.
-    return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
+    return dtype.kind in "biufc" or (dtype.kind == "V" and not issubclass(dtype.type, np.void))
 
 
 def check_numbers(

@@ -15,8 +15,9 @@ from typing import Any, final
 import numpy as np
 
 from ..core.function.function import Function
+from ..core.graph.saved import check_version, version_of
 from ..core.settings.awaiting import finish
-from ..core.settings.context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
+from ..core.settings.context import BLOCKING, CURRENT_NODE, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.without_suspending import run_without_suspending
 from ..core.tensor import Tensor, asarray
@@ -60,9 +61,9 @@ class Problem(ABC):
 
 @final
 class Parameters:
-    """A tree of arguments of the user's function, and its tensors that require grad."""
+    """A tree of arguments of the user's function, its tensors that require grad, and those that do not."""
 
-    __slots__ = ("_leaves", "_places", "_structure", "tensors")
+    __slots__ = ("_leaves", "_places", "_structure", "constants", "tensors")
 
     def __init__(self, tree: Any) -> None:
         self._leaves, self._structure = flatten(tree)
@@ -70,6 +71,9 @@ class Parameters:
             index for index, leaf in enumerate(self._leaves) if isinstance(leaf, Tensor) and leaf.requires_grad
         ]
         self.tensors: Tensors = tuple([self._leaves[index] for index in self._places])
+        self.constants: Tensors = tuple(
+            [leaf for leaf in self._leaves if isinstance(leaf, Tensor) and not leaf.requires_grad]
+        )
 
     def fill(self, tensors: Sequence[Any]) -> Any:
         """Return the tree with other tensors in the places of those that require grad."""
@@ -255,13 +259,42 @@ class _Abandoned(Exception):
     """Ends a solver whose caller was cancelled or whose function has failed."""
 
 
-def record(problem: Problem, params: Sequence[Tensor], solution: Sequence[Any]) -> Tensors:
-    """Return the arrays of a solution as tensors, with a history that leads to the parameters."""
+def record(
+    problem: Problem, params: Sequence[Tensor], solution: Sequence[Any], constants: Sequence[Tensor] = ()
+) -> Tensors:
+    """Return the arrays of a solution as tensors, with a history that leads to the parameters.
+
+    Args:
+        problem: what the solution is differentiated by.
+        params: the parameters.
+        solution: the arrays.
+        constants: other tensors that the backward reads; it raises if they have been written into by then.
+    """
     if not (is_grad_enabled() and any(param.requires_grad for param in params)):
         return tuple([asarray(part) for part in solution])
     kind = AsyncSolution if problem.is_async else Solution
-    found: Tensors = kind.apply(problem, tuple(solution), *params)
+    versions = [(tensor, version_of(tensor)) for tensor in constants]
+    found: Tensors = kind.apply(problem, tuple(solution), Versions(versions), *params)
     return found
+
+
+@final
+class Versions:
+    """Tensors, each with its version: no tree, so that a Function takes them for one thing."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, pairs: Sequence[tuple[Tensor, int]]) -> None:
+        self._all = pairs
+
+    def check(self, node: Any) -> None:
+        """Raise if one of the tensors, which a node reads, has been written into since.
+
+        Raises:
+            ChangedTensorError: one has.
+        """
+        for tensor, version in self._all:
+            check_version(node, tensor, version)
 
 
 @final
@@ -271,9 +304,9 @@ class Solution(Function):
     stays_on_loop = True
 
     @staticmethod
-    def forward(ctx: Any, problem: Problem, solution: tuple[Any, ...], *params: Tensor) -> Tensors:
+    def forward(ctx: Any, problem: Problem, solution: tuple[Any, ...], constants: Versions, *params: Tensor) -> Tensors:
         """Return the solution."""
-        ctx.problem, ctx.count = problem, len(params)
+        ctx.problem, ctx.constants, ctx.count = problem, constants, len(params)
         outputs = tuple([asarray(part) for part in solution])
         ctx.save_for_backward(*params, *outputs)
         return outputs
@@ -299,8 +332,9 @@ class AsyncSolution(Function):
 
 async def _gradients(ctx: Any, saved: Tensors, grads: Tensors) -> tuple[Any, ...]:
     params, solution = saved[: ctx.count], saved[ctx.count :]
+    ctx.constants.check(CURRENT_NODE.get())
     if is_grad_enabled():
-        return None, None, *await ctx.problem.gradients(params, solution, grads)
+        return None, None, None, *await ctx.problem.gradients(params, solution, grads)
     # A solver around this one must not take the saved tensors for ones that its function uses.
     with watched_no_grad(False):
-        return None, None, *await ctx.problem.gradients(params, solution, grads)
+        return None, None, None, *await ctx.problem.gradients(params, solution, grads)

@@ -14,8 +14,11 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ChangedTensorError, InPlaceError
+from asyncgrad.extend import derivative, primitive
 from asyncgrad.graph import allow_mutation_on_saved_tensors, saved_tensors_hooks
-from asyncgrad.scipy import special
+from asyncgrad.scipy import integrate, optimize, special
+from asyncgrad.scipy.sparse import csr_array
+from asyncgrad.scipy.sparse.linalg import cg
 from tests.core.ops.finite_differences import Case, flat
 from tests.core.ops.test_rules import CASES
 from tests.nn.cases import CALLS
@@ -29,6 +32,22 @@ _PLACES = np.array([[[0, 3, 5, 6]]])
 def _summed_where(x: Any, mask: Any) -> Any:
     return np.multiply(x, x, out=ag.tensor(np.zeros_like(_SCORES)), where=mask)
 
+
+@primitive()
+def _scaled(x: Any, factors: Any) -> Any:
+    return np.asarray(x * factors)
+
+
+@derivative(_scaled, "x")
+def _(g: Any, factors: Any) -> Any:
+    return g * factors
+
+
+def _zero(z: Any, x: Any, t: Any) -> Any:
+    return z**3 + t * z - x
+
+
+_START, _TWO, _OTHER = np.ones(2), np.array([1.0, 2.0]), np.array([1.0, 3.0])
 
 #: By name, a function of a tensor and of a constant, and both; those whose constant is saved as it is.
 CHECKED: dict[str, tuple[Callable[..., Any], np.ndarray, np.ndarray]] = {
@@ -49,6 +68,23 @@ CHECKED: dict[str, tuple[Callable[..., Any], np.ndarray, np.ndarray]] = {
     "where": (lambda x, t: np.where(t, x, 0.0), _SCORES, _MASK),
     "where=": (_summed_where, _SCORES, _MASK),
     "where= of a sum": (lambda x, t: np.sum(x, 0, where=t), _SCORES, _MASK),
+    "a user's primitive": (lambda x, t: _scaled(x, t), _TWO, _OTHER),
+}
+#: Those that a solver reads again in the backward.
+SOLVERS: dict[str, Callable[..., Any]] = {
+    "root": lambda x, t: optimize.root(_zero, _START, (x, t)).x,
+    "newton": lambda x, t: optimize.newton(_zero, _START, args=(x, t)),
+    "root_scalar": lambda x, t: optimize.root_scalar(lambda z, x, t: z - (x * t)[1], (x, t), bracket=(0, 9)).root,
+    "fixed_point": lambda x, t: optimize.fixed_point(lambda z, x, t: np.cos(z * t) * x / 4, _START, (x, t)),
+    "minimize": lambda x, t: optimize.minimize(lambda z, x, t: np.sum((z - x) ** 4 * t + z**2), _START, (x, t)).x,
+    "least_squares": lambda x, t: (
+        optimize.least_squares(lambda z, x, t: np.append(z * t - x, z), _START, args=(x, t)).x
+    ),
+    "quad": lambda x, t: integrate.quad(lambda s, x, t: np.sum(x * np.exp(-t * s * x)), 0, 1, (x, t))[0],
+    "nquad": lambda x, t: integrate.nquad(lambda s, x, t: np.sum(x * np.exp(-t * s * x)), [(0, 1)], (x, t))[0],
+    "odeint": lambda x, t: integrate.odeint(lambda y, s, t: -t * y, x, [0.0, 1.0], (t,)),
+    "solve_ivp": lambda x, t: integrate.solve_ivp(lambda s, y, t: -t * y, (0, 1), x, args=(t,)).y,
+    "cg": lambda x, t: cg(lambda z, t, x: z * t * x, np.ones(2), args=(t, x))[0],
 }
 #: Those whose constant is copied.
 COPIED: dict[str, tuple[Callable[..., Any], np.ndarray, np.ndarray]] = {
@@ -59,6 +95,11 @@ COPIED: dict[str, tuple[Callable[..., Any], np.ndarray, np.ndarray]] = {
     "take_along_axis": (lambda x, t: np.take_along_axis(x, t, 0), _SCORES, np.array([[0, 1, 3]])),
     "roll": (lambda x, t: np.roll(x, t, (0, 1)) * _SCORES, _SCORES, np.array([1, 2])),
     "legendre_p": (lambda x, t: special.legendre_p(t, np.tanh(x)), _SCORES, np.array([1, 2, 4])),
+    "csr_array": (
+        lambda x, t: csr_array((x, t, [0, 2, 3]), shape=(2, 3)) @ np.arange(3.0),
+        _SCORES[0],
+        np.array([0, 2, 1]),
+    ),
     "mathieu_cem": (lambda x, t: special.mathieu_cem(t, 0.5, x)[0], _SCORES, np.array([1, 2, 4])),
 }
 
@@ -105,7 +146,7 @@ WAYS = ("plain", "view", "retain_graph", "hooks", "checkpoint", "compiled")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_constant_that_was_changed_is_noticed_in_every_way_to_run(way: str):
     silent = []
-    for name in CHECKED if way == "plain" else ("take", "cross_entropy", "embedding", "where"):
+    for name in CHECKED if way == "plain" else ("take", "cross_entropy", "where", "a user's primitive"):
         try:
             outcome(*CHECKED[name], way, changes=True)
         except ChangedTensorError:
@@ -113,6 +154,14 @@ def test_a_constant_that_was_changed_is_noticed_in_every_way_to_run(way: str):
         silent.append(name)
 
     assert silent == []
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_constant_that_a_solver_reads_again_must_not_have_been_changed(name: str):
+    outcome(SOLVERS[name], _TWO, _OTHER, "plain", changes=False)
+
+    with pytest.raises(ChangedTensorError, match="a tensor of shape"):
+        outcome(SOLVERS[name], _TWO, _OTHER, "plain", changes=True)
 
 
 @pytest.mark.parametrize("name", COPIED)

@@ -23,6 +23,7 @@ __all__ = [
     "SavedMemory",
     "changed_error",
     "check_version",
+    "constants_of",
     "detached_error",
     "output_alias",
     "released_error",
@@ -30,6 +31,7 @@ __all__ = [
     "unpack_saved",
     "version_of",
     "versions_of",
+    "with_constants",
     "with_versions",
 ]
 
@@ -69,17 +71,37 @@ def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
 class WithVersions(tuple[Any, ...]):  # noqa: SLOT001  # a tuple with slots there is none
     """The saved values of a node, where a tensor among them had been written into before the save, which is rare."""
 
-    #: The version of each saved value at the save; 0 for one that is no tensor.
-    versions: tuple[int, ...]
+    #: The version of each saved value at the save; 0 for one that is no tensor. None if all are 0.
+    versions: tuple[int, ...] | None
+    #: Tensors that no derivative is with respect to, each with its version: see `with_constants`.
+    constants: tuple[tuple[TensorBase, int], ...]
 
 
-def with_versions(saved: tuple[Any, ...], versions: tuple[int, ...] | None) -> tuple[Any, ...]:
+def with_versions(
+    saved: tuple[Any, ...],
+    versions: tuple[int, ...] | None,
+    constants: tuple[tuple[TensorBase, int], ...] = (),
+) -> tuple[Any, ...]:
     """Return a node's saved values with their versions; `versions` is None where all are 0."""
-    if versions is None:
+    if versions is None and not constants:
         return saved if saved.__class__ is tuple else tuple(saved)
     kept = WithVersions(saved)
-    kept.versions = versions
+    kept.versions, kept.constants = versions, constants
     return kept
+
+
+def constants_of(saved: tuple[Any, ...] | None) -> tuple[tuple[TensorBase, int], ...]:
+    """Return the tensors among a node's saved values that no derivative is with respect to, with their versions."""
+    return saved.constants if isinstance(saved, WithVersions) else ()
+
+
+def with_constants(saved: tuple[Any, ...], values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a node's saved values with the versions of tensors among `values`, which no derivative is with respect to.
+
+    asyncgrad's own functions get none: what they take beside the tensors of a derivative are arrays and options.
+    """
+    constants = tuple([(value, version_of(value)) for value in values if isinstance(value, TensorBase)])
+    return with_versions(saved, getattr(saved, "versions", None), constants) if constants else saved
 
 
 def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.function.function import Function
-from ..core.graph.saved import check_version, version_of
+from ..core.graph.saved import ConstantVersions
 from ..core.settings.awaiting import finish
 from ..core.settings.context import BLOCKING, CURRENT_NODE, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
@@ -273,28 +273,8 @@ def record(
     if not (is_grad_enabled() and any(param.requires_grad for param in params)):
         return tuple([asarray(part) for part in solution])
     kind = AsyncSolution if problem.is_async else Solution
-    versions = [(tensor, version_of(tensor)) for tensor in constants]
-    found: Tensors = kind.apply(problem, tuple(solution), Versions(versions), *params)
+    found: Tensors = kind.apply(problem, tuple(solution), ConstantVersions(constants), *params)
     return found
-
-
-@final
-class Versions:
-    """Tensors, each with its version: no tree, so that a Function takes them for one thing."""
-
-    __slots__ = ("_all",)
-
-    def __init__(self, pairs: Sequence[tuple[Tensor, int]]) -> None:
-        self._all = pairs
-
-    def check(self, node: Any) -> None:
-        """Raise if one of the tensors, which a node reads, has been written into since.
-
-        Raises:
-            ChangedTensorError: one has.
-        """
-        for tensor, version in self._all:
-            check_version(node, tensor, version)
 
 
 @final
@@ -304,7 +284,9 @@ class Solution(Function):
     stays_on_loop = True
 
     @staticmethod
-    def forward(ctx: Any, problem: Problem, solution: tuple[Any, ...], constants: Versions, *params: Tensor) -> Tensors:
+    def forward(
+        ctx: Any, problem: Problem, solution: tuple[Any, ...], constants: ConstantVersions, *params: Tensor
+    ) -> Tensors:
         """Return the solution."""
         ctx.problem, ctx.constants, ctx.count = problem, constants, len(params)
         outputs = tuple([asarray(part) for part in solution])

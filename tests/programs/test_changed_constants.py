@@ -76,6 +76,7 @@ SOLVERS: dict[str, Callable[..., Any]] = {
     "newton": lambda x, t: optimize.newton(_zero, _START, args=(x, t)),
     "root_scalar": lambda x, t: optimize.root_scalar(lambda z, x, t: z - (x * t)[1], (x, t), bracket=(0, 9)).root,
     "fixed_point": lambda x, t: optimize.fixed_point(lambda z, x, t: np.cos(z * t) * x / 4, _START, (x, t)),
+    "func.fixed_point": lambda x, t: sync.func.fixed_point(lambda a, z: np.cos(z * a[1]) * a[0] / 8, (x, t), _START),
     "minimize": lambda x, t: optimize.minimize(lambda z, x, t: np.sum((z - x) ** 4 * t + z**2), _START, (x, t)).x,
     "least_squares": lambda x, t: (
         optimize.least_squares(lambda z, x, t: np.append(z * t - x, z), _START, args=(x, t)).x

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .node_like import NodeLike
 
 __all__ = [
+    "ConstantVersions",
     "Saved",
     "SavedMemory",
     "changed_error",
@@ -114,6 +115,32 @@ def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> Non
     if version != saved_version:
         hint = "Change a copy instead: t = t.copy(); t += ..."
         raise changed_error(node, tensor, (tensor._grad_fn, tensor._output_nr), version, saved_version, hint)
+
+
+@final
+class ConstantVersions:
+    """The versions of tensors that a backward reads, and that no derivative is with respect to.
+
+    Args:
+        tensors: the tensors, as they are now.
+    """
+
+    __slots__ = ("_versions",)
+
+    def __init__(self, tensors: Iterable[TensorBase]) -> None:
+        self._versions = [(tensor, version_of(tensor)) for tensor in tensors]
+
+    def check(self, node: NodeLike) -> None:
+        """Raise if one of the tensors has been written into since.
+
+        Args:
+            node: the node whose backward reads them.
+
+        Raises:
+            ChangedTensorError: one has.
+        """
+        for tensor, version in self._versions:
+            check_version(node, tensor, version)
 
 
 def changed_error(

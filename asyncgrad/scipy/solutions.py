@@ -17,7 +17,7 @@ import numpy as np
 from ..core.function.function import Function
 from ..core.graph.saved import ConstantVersions
 from ..core.settings.awaiting import finish
-from ..core.settings.context import BLOCKING, CURRENT_NODE, is_grad_enabled, is_kind, watched_no_grad
+from ..core.settings.context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.without_suspending import run_without_suspending
 from ..core.tensor import Tensor, asarray
@@ -314,7 +314,7 @@ class AsyncSolution(Function):
 
 async def _gradients(ctx: Any, saved: Tensors, grads: Tensors) -> tuple[Any, ...]:
     params, solution = saved[: ctx.count], saved[ctx.count :]
-    ctx.constants.check(CURRENT_NODE.get())
+    ctx.constants.check(ctx._node())
     if is_grad_enabled():
         return None, None, None, *await ctx.problem.gradients(params, solution, grads)
     # A solver around this one must not take the saved tensors for ones that its function uses.

@@ -16,15 +16,7 @@ from ..core.function.function import Function
 from ..core.graph.saved import ConstantVersions
 from ..core.settings.arguments import check_function, describe, must_be, number, whole_number
 from ..core.settings.awaiting import call
-from ..core.settings.context import (
-    BLOCKING,
-    CURRENT_NODE,
-    IN_TRANSFORM,
-    Watcher,
-    is_grad_enabled,
-    is_kind,
-    watched_no_grad,
-)
+from ..core.settings.context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.without_suspending import run_without_suspending
 from ..core.tensor import Tensor, asarray
@@ -299,6 +291,7 @@ class FixedPoint(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         """Return the gradients; or, if the forward was not a blocking call, an awaitable of them."""
+        ctx.problem.constants.check(ctx._node())
         coroutine = _gradients_of_params(ctx.problem, ctx.count, ctx.saved_tensors, grads)
         return run_without_suspending(coroutine, _suspension_error) if ctx.problem.is_blocking else coroutine
 
@@ -313,6 +306,7 @@ class AsyncFixedPoint(Function):
     @staticmethod
     async def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         """Call the function, and iterate."""
+        ctx.problem.constants.check(ctx._node())
         return await _gradients_of_params(ctx.problem, ctx.count, await ctx.load_saved(), grads)
 
 
@@ -327,7 +321,6 @@ async def _gradients_of_params(problem: _Problem, count: int, saved: Tensors, gr
 
     From `x = f(a, x)`, `dx = df/da da + J dx`. So they are `u @ df/da`, where `u = grads + u @ J`.
     """
-    problem.constants.check(CURRENT_NODE.get())
     create_graph = is_grad_enabled()
     params, solution = saved[:count], saved[count:]
     given = (*saved, *grads)

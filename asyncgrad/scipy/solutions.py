@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.engine.notes import add_note
 from ..core.function.function import Function
+from ..core.graph.saved import ConstantVersions
 from ..core.settings.awaiting import finish
 from ..core.settings.context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
@@ -61,9 +62,9 @@ class Problem(ABC):
 
 @final
 class Parameters:
-    """A tree of arguments of the user's function, and its tensors that require grad."""
+    """A tree of arguments of the user's function, its tensors that require grad, and those that do not."""
 
-    __slots__ = ("_leaves", "_places", "_structure", "tensors")
+    __slots__ = ("_leaves", "_places", "_structure", "constants", "tensors")
 
     def __init__(self, tree: Any) -> None:
         self._leaves, self._structure = flatten(tree)
@@ -71,6 +72,9 @@ class Parameters:
             index for index, leaf in enumerate(self._leaves) if isinstance(leaf, Tensor) and leaf.requires_grad
         ]
         self.tensors: Tensors = tuple([self._leaves[index] for index in self._places])
+        self.constants: Tensors = tuple(
+            [leaf for leaf in self._leaves if isinstance(leaf, Tensor) and not leaf.requires_grad]
+        )
 
     def fill(self, tensors: Sequence[Any]) -> Any:
         """Return the tree with other tensors in the places of those that require grad."""
@@ -267,12 +271,21 @@ class _Abandoned(Exception):
     """Ends a solver whose caller was cancelled or whose function has failed."""
 
 
-def record(problem: Problem, params: Sequence[Tensor], solution: Sequence[Any]) -> Tensors:
-    """Return the arrays of a solution as tensors, with a history that leads to the parameters."""
+def record(
+    problem: Problem, params: Sequence[Tensor], solution: Sequence[Any], constants: Sequence[Tensor] = ()
+) -> Tensors:
+    """Return the arrays of a solution as tensors, with a history that leads to the parameters.
+
+    Args:
+        problem: what the solution is differentiated by.
+        params: the parameters.
+        solution: the arrays.
+        constants: other tensors that the backward reads; it raises if they have been written into by then.
+    """
     if not (is_grad_enabled() and any(param.requires_grad for param in params)):
         return tuple([asarray(part) for part in solution])
     kind = AsyncSolution if problem.is_async else Solution
-    found: Tensors = kind.apply(problem, tuple(solution), *params)
+    found: Tensors = kind.apply(problem, tuple(solution), ConstantVersions(constants), *params)
     return found
 
 
@@ -283,9 +296,11 @@ class Solution(Function):
     stays_on_loop = True
 
     @staticmethod
-    def forward(ctx: Any, problem: Problem, solution: tuple[Any, ...], *params: Tensor) -> Tensors:
+    def forward(
+        ctx: Any, problem: Problem, solution: tuple[Any, ...], constants: ConstantVersions, *params: Tensor
+    ) -> Tensors:
         """Return the solution."""
-        ctx.problem, ctx.count = problem, len(params)
+        ctx.problem, ctx.constants, ctx.count = problem, constants, len(params)
         outputs = tuple([asarray(part) for part in solution])
         ctx.save_for_backward(*params, *outputs)
         return outputs
@@ -311,8 +326,9 @@ class AsyncSolution(Function):
 
 async def _gradients(ctx: Any, saved: Tensors, grads: Tensors) -> tuple[Any, ...]:
     params, solution = saved[: ctx.count], saved[ctx.count :]
+    ctx.constants.check(ctx._node())
     if is_grad_enabled():
-        return None, None, *await ctx.problem.gradients(params, solution, grads)
+        return None, None, None, *await ctx.problem.gradients(params, solution, grads)
     # A solver around this one must not take the saved tensors for ones that its function uses.
     with watched_no_grad(False):
-        return None, None, *await ctx.problem.gradients(params, solution, grads)
+        return None, None, None, *await ctx.problem.gradients(params, solution, grads)

@@ -13,6 +13,7 @@ import numpy as np
 from ..core.arrays.interception import on_device_of_arguments
 from ..core.arrays.values import numbers_of
 from ..core.function.function import Function
+from ..core.graph.saved import ConstantVersions
 from ..core.settings.arguments import check_function, describe, must_be, number, whole_number
 from ..core.settings.awaiting import call
 from ..core.settings.context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
@@ -116,7 +117,9 @@ async def _find_fixed_point(f: Callable[..., Any], a: Tree, x0: Tree, limit: _Li
     start = tuple([point.detach() for point in transform_call.points])
     solution = await _solve(problem, params, start, CapturedTensors(_WHERE, "f", "a") if is_recording else False)
     if is_recording and params:
-        solution = _record(problem._replace(is_async=is_async), params, solution)
+        constants = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.requires_grad]
+        recorded = problem._replace(is_async=is_async, constants=ConstantVersions(constants))
+        solution = _record(recorded, params, solution)
     keeps_history = is_recording and (IN_TRANSFORM.get() or bool(params))
     if not keeps_history and any(isinstance(leaf, Tensor) for leaf in leaves):
         solution = tuple([leaf.detach() for leaf in solution])
@@ -152,6 +155,8 @@ class _Problem(NamedTuple):
     is_blocking: bool
     #: The equation, for errors.
     equation: str
+    #: The tensors among the parameters of which no gradient is wanted.
+    constants: ConstantVersions = ConstantVersions(())
 
 
 def _check_limit(distance: Any, tol: Any, max_iter: Any) -> _Limit:
@@ -286,6 +291,7 @@ class FixedPoint(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         """Return the gradients; or, if the forward was not a blocking call, an awaitable of them."""
+        ctx.problem.constants.check(ctx._node())
         coroutine = _gradients_of_params(ctx.problem, ctx.count, ctx.saved_tensors, grads)
         return run_without_suspending(coroutine, _suspension_error) if ctx.problem.is_blocking else coroutine
 
@@ -300,6 +306,7 @@ class AsyncFixedPoint(Function):
     @staticmethod
     async def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         """Call the function, and iterate."""
+        ctx.problem.constants.check(ctx._node())
         return await _gradients_of_params(ctx.problem, ctx.count, await ctx.load_saved(), grads)
 
 

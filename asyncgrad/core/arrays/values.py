@@ -33,6 +33,7 @@ __all__ = [
     "check_numbers",
     "clone",
     "clone_like",
+    "constant_copy",
     "contiguous",
     "counted",
     "empty_like",
@@ -479,6 +480,12 @@ def raw(value: Any) -> Any:
     return value._data if isinstance(value, TensorBase) else value
 
 
+def constant_copy(value: Any) -> Any:
+    """Return a copy of the bare array under a tensor, or of an array, that a node may save; anything else as it is."""
+    bare = raw(value)
+    return own_copy(bare) if has_memory(bare) else bare
+
+
 def counted(number: int, what: str) -> str:
     """Return a number with a noun, in the plural unless the number is 1, for an error message."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
@@ -492,7 +499,7 @@ def is_labelled(value: Any) -> bool:
 def is_number_dtype(dtype: Any) -> bool:
     """Tell whether elements of a dtype are numbers: booleans, integers, floating or complex numbers."""
     # Other packages define floating dtypes of few bits; to NumPy their kind is void, with a scalar type of their own.
-    return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
+    return dtype.kind in "biufc" or (dtype.kind == "V" and not issubclass(dtype.type, np.void))
 
 
 def check_numbers(

@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from .node_like import NodeLike
 
 __all__ = [
+    "ConstantVersions",
     "Saved",
     "SavedMemory",
     "changed_error",
     "check_version",
+    "constants_of",
     "detached_error",
     "output_alias",
     "released_error",
+    "sharing_version",
     "unpack_saved",
     "version_of",
     "versions_of",
+    "with_constants",
     "with_versions",
 ]
 
@@ -68,17 +72,37 @@ def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
 class WithVersions(tuple[Any, ...]):  # noqa: SLOT001  # a tuple with slots there is none
     """The saved values of a node, where a tensor among them had been written into before the save, which is rare."""
 
-    #: The version of each saved value at the save; 0 for one that is no tensor.
-    versions: tuple[int, ...]
+    #: The version of each saved value at the save; 0 for one that is no tensor. None if all are 0.
+    versions: tuple[int, ...] | None
+    #: Tensors that no derivative is with respect to, each with its version: see `with_constants`.
+    constants: tuple[tuple[TensorBase, int], ...]
 
 
-def with_versions(saved: tuple[Any, ...], versions: tuple[int, ...] | None) -> tuple[Any, ...]:
+def with_versions(
+    saved: tuple[Any, ...],
+    versions: tuple[int, ...] | None,
+    constants: tuple[tuple[TensorBase, int], ...] = (),
+) -> tuple[Any, ...]:
     """Return a node's saved values with their versions; `versions` is None where all are 0."""
-    if versions is None:
+    if versions is None and not constants:
         return saved if saved.__class__ is tuple else tuple(saved)
     kept = WithVersions(saved)
-    kept.versions = versions
+    kept.versions, kept.constants = versions, constants
     return kept
+
+
+def constants_of(saved: tuple[Any, ...] | None) -> tuple[tuple[TensorBase, int], ...]:
+    """Return the tensors among a node's saved values that no derivative is with respect to, with their versions."""
+    return saved.constants if isinstance(saved, WithVersions) else ()
+
+
+def with_constants(saved: tuple[Any, ...], values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a node's saved values with the versions of tensors among `values`, which no derivative is with respect to.
+
+    asyncgrad's own functions get none: what they take beside the tensors of a derivative are arrays and options.
+    """
+    constants = tuple([(value, version_of(value)) for value in values if isinstance(value, TensorBase)])
+    return with_versions(saved, getattr(saved, "versions", None), constants) if constants else saved
 
 
 def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> None:
@@ -91,6 +115,32 @@ def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> Non
     if version != saved_version:
         hint = "Change a copy instead: t = t.copy(); t += ..."
         raise changed_error(node, tensor, (tensor._grad_fn, tensor._output_nr), version, saved_version, hint)
+
+
+@final
+class ConstantVersions:
+    """The versions of tensors that a backward reads, and that no derivative is with respect to.
+
+    Args:
+        tensors: the tensors, as they are now.
+    """
+
+    __slots__ = ("_versions",)
+
+    def __init__(self, tensors: Iterable[TensorBase]) -> None:
+        self._versions = [(tensor, version_of(tensor)) for tensor in tensors]
+
+    def check(self, node: NodeLike) -> None:
+        """Raise if one of the tensors has been written into since.
+
+        Args:
+            node: the node whose backward reads them.
+
+        Raises:
+            ChangedTensorError: one has.
+        """
+        for tensor, version in self._versions:
+            check_version(node, tensor, version)
 
 
 def changed_error(
@@ -160,6 +210,25 @@ def output_alias(output: TensorBase, grad_fn: NodeLike | None = None, output_nr:
     alias = type(output)(output._data, grad_fn, output_nr, output._device)
     alias._counter = output._shared_version()
     return alias
+
+
+def sharing_version(array: Any, source: Any) -> Any:
+    """Return an array that was taken from `source`, a tensor, as a tensor with its version where it shares its memory.
+
+    A node that saves the array, labels say, for no derivative with respect to it, notices by this that it was written
+    into. What is a copy, or was not taken from a tensor, is returned as it is.
+    """
+    if not isinstance(source, TensorBase) or (array is not source._data and not _share_memory(array, source._data)):
+        return array
+    alias = type(source)(array, None, 0, source._device)
+    alias._counter = source._shared_version()
+    return alias
+
+
+def _share_memory(array: Any, other: Any) -> bool:
+    if array.__class__ is other.__class__ is np.ndarray:
+        return not is_recorder(array) and not is_recorder(other) and np.may_share_memory(array, other)
+    return has_memory(array) and has_memory(other) and memory_owner(array) is memory_owner(other)
 
 
 def unpack_saved(node: NodeLike, saved: Saved) -> Any:

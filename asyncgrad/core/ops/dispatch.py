@@ -246,7 +246,8 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
     results: Any = values
     if any(is_recorded(one, *inputs) for one in outs):
         with np.errstate(all="ignore"):
-            results = rule(*(masked(mask, value, 1) if isinstance(value, TensorBase) else value for value in inputs))
+            # The mask as it was given: of a tensor, the version is checked.
+            results = rule(*(masked(where, value, 1) if isinstance(value, TensorBase) else value for value in inputs))
         results = results if isinstance(results, tuple) else (results,)
     for one, result, value in zip(outs, results, values, strict=True):
         copy_into(one, result, mask, functools.partial(_copy_known, value))

@@ -227,7 +227,8 @@ def take_(a: Any, indices: Any, axis: int, mode: Literal["raise", "wrap", "clip"
 
 @derivative(take_, "a")
 def _(g: Array, a_shape: tuple[int, ...], indices: Any, axis: int, mode: str) -> Array:
-    places = as_array(raw(indices))
+    # Where this is recorded, a copy: the node of `put` does not notice writes into the indices.
+    places = np.copy(raw(indices)) if isinstance(indices, TensorBase) else as_array(indices)
     length = a_shape[axis]
     if mode == "wrap":
         places = places % length

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays.axes import axis_tuple, tensor_like
-from ..arrays.values import on_host, raw
+from ..arrays.values import constant_copy, on_host, raw
 from ..recording.primitive import RULES, derivative, primitive
 from .indexing import take
 from .shaping import line, swapaxes
@@ -70,7 +70,7 @@ def rot90(m: Array, k: int = 1, axes: Any = (0, 1)) -> Any:
 RULES[np.rot90] = rot90
 
 
-@primitive(np.roll)
+@primitive()
 def roll_(a: Any, shift: Any, axis: Any = None) -> Array:
     """Return the elements shifted along axes; those beyond the end reappear at the beginning."""
     return np.roll(a, shift, axis)
@@ -85,7 +85,12 @@ def _backwards(shift: Any) -> Any:
     return tuple(-one for one in shift) if isinstance(shift, (tuple, list)) else np.negative(shift)
 
 
-roll: Callable[..., Any] = roll_.call
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Return the elements shifted along axes; those beyond the end reappear at the beginning."""
+    return roll_.call(a, shift if shift.__class__ is int else constant_copy(shift), axis)
+
+
+RULES[np.roll] = roll
 
 
 # Repetition.

@@ -49,6 +49,9 @@ def unique(
     """Return the sorted unique elements, or unique subarrays along an axis, with indices and counts if asked for."""
     ar = array_like(ar)
     _, first, *others = _unique(raw(ar), True, return_inverse, return_counts, axis, **kwargs)
+    if return_index:
+        # The caller gets what a node saves, and may write into it.
+        first = tensor_like(first, ar)
     if axis is None or ar.ndim == 1:
         values = take(reshape(ar, -1), first)
     else:
@@ -104,9 +107,11 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     first, second = arrays_together((ar1, ar2))
     # CuPy takes elements that are known to differ to be in order, too.
     is_known = assume_unique and raw(first).__class__ is np.ndarray
-    _, here, there = np.intersect1d(raw(first), raw(second), is_known, True)
+    _, *places = np.intersect1d(raw(first), raw(second), is_known, True)
+    # The caller gets what a node saves, and may write into it.
+    here, there = (tensor_like(one, first) for one in places)
     values = take(reshape(first, -1), here).astype(np.result_type(first.dtype, second.dtype), copy=False)
-    return (values, tensor_like(here, first), tensor_like(there, first)) if return_indices else values
+    return (values, here, there) if return_indices else values
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:

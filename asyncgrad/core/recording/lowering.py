@@ -129,9 +129,9 @@ def _version_check(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:
         counter = f"{names[index]}._counter"
         is_output = plan.slots[index].owner == "out"
         changed.append(f"{counter}.value" if is_output else f"{counter} is not None and {counter}.value")
-    if not changed:
+    if not changed and not plan.constants:
         return ()
-    return (f"if $node.saved.__class__ is not tuple or {' or '.join(changed)}: $node.check_versions()",)
+    return (f"if {' or '.join(['$node.saved.__class__ is not tuple', *changed])}: $node.check_versions()",)
 
 
 def _saved_specs(plan: Plan, node: NodeLike) -> dict[int, Spec | None]:

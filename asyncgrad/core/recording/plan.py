@@ -47,7 +47,7 @@ from ..graph.cost import (
     watch_changes,
     when_large_arrays_come,
 )
-from ..graph.saved import version_of, with_versions
+from ..graph.saved import version_of, with_constants, with_versions
 from ..settings.source import make_functions
 from .formula import Expression, as_expression, is_readable, keeps_dtype
 from .kernels import FusedFormula, function_of, fused_jointly, is_fusable, kernels_of
@@ -125,6 +125,7 @@ class Plan:
         "adders",
         "calls",
         "conjugates",
+        "constants",
         "expressions",
         "gather",
         "holds_tensors",
@@ -170,6 +171,8 @@ class Plan:
         self.slots: tuple[SavedSlot, ...] = tuple([self._slot(*key) for key in slots])
         self.tensor_slots: tuple[int, ...] = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
         self.holds_tensors: bool = bool(self.tensor_slots)
+        #: The numbers of the slots that may be tensors though no derivative is with respect to them.
+        self.constants: tuple[int, ...] = self._constants()
         self.zeros: tuple[int, ...] = (0,) * len(self.calls)
         self.no_edges: tuple[None, ...] = (None,) * len(self.calls)
         #: The shape of the last result: nodes of one shape share the tuple.
@@ -470,10 +473,10 @@ class Plan:
             lines.append(f"{_commas(names)} = saved")
         if watched_from is not None:
             lines.append(f"if {self._size_condition('g', names, 'size_of', watched_from)}: raise OffloadSignal")
-        if unchanged:
+        if unchanged or self.constants:
             # Both tests are needed, since a version can fall: a failed backward rolls back its writes into a `.grad`
             # that was saved.
-            condition = f"saved.__class__ is tuple and {' and '.join(unchanged)}"
+            condition = " and ".join(["saved.__class__ is tuple", *unchanged])
             lines += [f"if not ({condition}):", "    node.check_versions()"]
         if self.conjugates:
             lines.append("g = conjugate(g)")
@@ -515,12 +518,20 @@ class Plan:
         lines.append(f"saved = ({_commas(names)})")
         if unchanged:
             lines.append(f"if not ({' and '.join(unchanged)}): saved = with_versions(saved, ({versions}))")
-        return [*lines, "return saved"]
+        constants = _commas(names[index] for index in self.constants)
+        return [*lines, *([f"saved = with_constants(saved, ({constants}))"] if constants else []), "return saved"]
+
+    def _constants(self) -> tuple[int, ...]:
+        if _is_ours(self.primitive.function):
+            return ()
+        known = {"out", *self.primitive.tensor_names}
+        slots = enumerate(self.slots)
+        return tuple([index for index, slot in slots if slot.attribute is None and slot.owner not in known])
 
     def _namespace(self) -> dict[str, Any]:
         """Return the global names of the generated functions."""
         namespace: dict[str, Any] = {"new": object.__new__, "version_of": version_of, "conjugate": conjugate}
-        namespace["with_versions"] = with_versions
+        namespace["with_versions"], namespace["with_constants"] = with_versions, with_constants
         namespace.update(
             OffloadSignal=OffloadSignal,
             VersionCounter=VersionCounter,

@@ -13,7 +13,15 @@ from ..graph.cost import size_of
 from ..graph.dealloc import DEALLOCATION_INTERVAL, defer_deallocation
 from ..graph.node import LEAF_ORDER, TraceableNode
 from ..graph.packed import Packed, unpack_all
-from ..graph.saved import Saved, check_version, detached_error, output_alias, released_error, with_versions
+from ..graph.saved import (
+    Saved,
+    check_version,
+    constants_of,
+    detached_error,
+    output_alias,
+    released_error,
+    with_versions,
+)
 from ..settings.awaiting import finish
 from ..settings.context import CURRENT_GRAPH_TASK
 from .lowering import lower
@@ -47,7 +55,7 @@ class PrimitiveNode(TraceableNode):
     @versions.setter
     def versions(self, versions: tuple[int, ...] | None) -> None:
         if self.saved is not None:
-            self.saved = with_versions(self.saved, versions)
+            self.saved = with_versions(self.saved, versions, constants_of(self.saved))
 
     def connect_input(self, edge: int, input_nr: int) -> None:
         """Let an edge lead to another input of its node than the first."""
@@ -187,6 +195,8 @@ class PrimitiveNode(TraceableNode):
         for count, index in enumerate(self.plan.tensor_slots):
             if type(saved[index]) is not Packed:
                 check_version(self, saved[index], 0 if versions is None else versions[count])
+        for tensor, version in constants_of(saved):
+            check_version(self, tensor, version)
 
     def saved_entries(self) -> Sequence[Saved | Packed] | None:
         """Return the tensors that the formulas need, or what hooks have packed; None once released."""
@@ -214,7 +224,8 @@ class PrimitiveNode(TraceableNode):
         """Keep what a hook has packed instead of the tensor."""
         place = self.plan.tensor_slots[index]
         assert self.saved is not None
-        self.saved = with_versions((*self.saved[:place], packed, *self.saved[place + 1 :]), self.versions)
+        kept = (*self.saved[:place], packed, *self.saved[place + 1 :])
+        self.saved = with_versions(kept, self.versions, constants_of(self.saved))
 
     def compiled_args(self, args: CompiledArgs) -> None:
         """Collect the plan, the output's shape and dtype, and what was saved."""

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple, final
 from ...core.arrays.values import counted
 from ...core.graph.node import LEAF_ORDER, Node
 from ...core.graph.packed import unpacked_entries
+from ...core.graph.saved import changed_error, version_of
 from ...core.settings.context import BLOCKING
-from ...errors import CheckpointError
+from ...errors import ChangedTensorError, CheckpointError
 from .call import CheckpointOptions, user_hooks
 from .steps import Steps
 
@@ -29,6 +30,9 @@ __all__ = ["ForwardRecord", "Holder", "Recomputation"]
 
 #: How many differences an error lists.
 LISTED = 10
+
+#: What to write in place of a change of a tensor that a checkpointed function reads.
+_CHANGED = "Write into it after the backward, which calls the checkpointed function again"
 
 
 # --- what the forward saved --------------------------------------------------------------------------
@@ -60,6 +64,25 @@ class SavedSpec(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.dtype}{list(self.shape)} on '{self.device}', saved by {self.owner}"
+
+
+class SavedVersion(NamedTuple):
+    """The version of a saved tensor's memory, and what tells that memory: the counter, or the tensor if it has none."""
+
+    #: Weak, since what the function has made itself is made anew.
+    memory: weakref.ref[Any]
+    version: int
+
+    @classmethod
+    def of(cls, tensor: Any) -> SavedVersion:
+        """Return that of a tensor."""
+        return cls(weakref.ref(tensor if tensor._counter is None else tensor._counter), version_of(tensor))
+
+    def has_changed(self, tensor: Any) -> bool:
+        """Tell whether a tensor lies in this memory, which has been written into."""
+        memory = self.memory()
+        is_same = memory is not None and (memory is tensor or memory is tensor._counter)
+        return is_same and version_of(tensor) != self.version
 
 
 @final
@@ -112,7 +135,7 @@ class ForwardRecord:
         waits: whether a recomputation may have something to await.
     """
 
-    __slots__ = ("holders", "is_complete", "name", "operations", "options", "specs", "user_hooks", "waits")
+    __slots__ = ("holders", "is_complete", "name", "operations", "options", "specs", "user_hooks", "versions", "waits")
 
     def __init__(self, name: str, options: CheckpointOptions, waits: bool) -> None:
         self.name: str = name
@@ -123,6 +146,7 @@ class ForwardRecord:
         #: Weak: a holder that is gone stands for a tensor that no node needs any more.
         self.holders: list[weakref.ref[Holder]] = []
         self.specs: list[SavedSpec] = []
+        self.versions: list[SavedVersion] = []
         #: Only for `debug=True`.
         self.operations: OperationLog | None = OperationLog() if options.debug else None
         #: Whether the forward has ended. A backward inside the function may ask for tensors before that.
@@ -133,6 +157,7 @@ class ForwardRecord:
         holder = Holder(len(self.holders))
         self.holders.append(weakref.ref(holder))
         self.specs.append(SavedSpec.of(node, tensor))
+        self.versions.append(SavedVersion.of(tensor))
         return holder
 
     def needed(self) -> int:
@@ -159,6 +184,7 @@ class Recomputation:
     """
 
     __slots__ = (
+        "_changed",
         "_count",
         "_has_all",
         "_lock",
@@ -184,6 +210,8 @@ class Recomputation:
         #: How many tensors have been saved so far.
         self._count = 0
         self._mismatches: list[tuple[int, SavedSpec, SavedSpec]] = []
+        #: The error for the first tensor that has been written into since the forward saved it.
+        self._changed: ChangedTensorError | None = None
         self._operations = None if self._record.operations is None else OperationLog()
         self._needed = self._record.needed()
         self._has_all = False
@@ -266,6 +294,10 @@ class Recomputation:
         expected, found = record.specs[index], SavedSpec.of(node, tensor)
         if expected != found:
             self._mismatches.append((index, expected, found))
+        elif self._changed is None and record.versions[index].has_changed(tensor):
+            # One that the function has not got as an argument: a parameter, say, that an optimizer has updated.
+            place, version = (tensor._grad_fn, tensor._output_nr), record.versions[index].version
+            self._changed = changed_error(node, tensor, place, version_of(tensor), version, _CHANGED)
         if record.holders[index]() is not None:
             self._values[index] = tensor._data
         if self._count == self._needed and record.options.early_stop:
@@ -288,6 +320,8 @@ class Recomputation:
                 raise self._error(self._counts())
             if self._mismatches:
                 raise self._error(self._list_mismatches())
+            if self._changed is not None:
+                raise self._changed
         self.is_done = True
 
     def _counts(self) -> str:

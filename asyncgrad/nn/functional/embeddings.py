@@ -19,7 +19,7 @@ from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import must_be, number, truth, whole_number
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
-from ..shared.arguments import array_of, as_saved, constant, is_outside
+from ..shared.arguments import array_of, as_saved, constant, is_outside, saved_constant
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -81,6 +81,12 @@ def rows_added_(g: Array, indices: Any, shape: tuple[int, ...], padding_index: i
     if padding_index is not None:
         table[padding_index] = 0
     return table
+
+
+@derivative(rows_at_, "indices")
+@derivative(rows_added_, "indices")
+def _(g: Array) -> None:
+    """Give no gradient; the formula is there so that the indices may be a Tensor, whose version is checked."""
 
 
 @derivative(rows_added_, "g")
@@ -202,7 +208,8 @@ def embedding(
     if not is_checked:
         found, data = _rows_unwaited(array_of(weight), data)
     counts = _frequencies(data, table) if truth(scale_grad_by_freq, "scale_grad_by_freq") else None
-    return _rows_at(weight, as_like(data, table), padding_idx, found, counts)
+    kept = as_like(data, table)
+    return _rows_at(weight, kept if data is input else saved_constant(kept, input, weight), padding_idx, found, counts)
 
 
 @on_device_of_arguments

@@ -33,6 +33,7 @@ from ..shared.arguments import (
     in_floats,
     option,
     real_floating,
+    saved_constant,
 )
 from ..shared.labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_like, select
 from ..shared.rows import maximum_along, sum_along
@@ -795,34 +796,48 @@ def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, An
 
 
 @primitive()
-def cross_entropy_(logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Any:
-    """Return `value`, the cross entropy, which was computed together with all else that the derivative uses."""
+def cross_entropy_(
+    logits: Any, value: Any, labels: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any
+) -> Any:
+    """Return `value`, the cross entropy, which was computed together with all else that the derivative uses.
+
+    The labels of the selection are passed beside it, so that they may be a Tensor.
+    """
     return value
 
 
 def _cross_entropy_grad_on_device(
-    g: Any, logits: Any, selection: Selection | LabelsOnDevice, maxima: Any, sums: Any, exponentials: Any
+    g: Any,
+    logits: Any,
+    labels: Any,
+    selection: Selection | LabelsOnDevice,
+    maxima: Any,
+    sums: Any,
+    exponentials: Any,
 ) -> Any:
     if isinstance(selection, LabelsOnDevice):
-        labels, ignore_index, factor = selection
+        _, ignore_index, factor = selection
         result = own_function("cross_entropy_grad", g)(g, logits, labels, ignore_index, maxima, sums, factor)
         if result is not None:
             return result
-        selection = selection.select(logits)
-    return cross_entropy_grad_.function(g, logits, selection, maxima, sums, exponentials)
+        selection = _selected(selection, labels, logits)
+        labels = selection.labels
+    return cross_entropy_grad_.function(g, logits, labels, selection, maxima, sums, exponentials)
 
 
 @derivative(cross_entropy_, "logits")
 @kernel(variant=_cross_entropy_grad_on_device)
-def _(g: Array, logits: Array, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Array:
-    return cross_entropy_grad(g, logits, selection, maxima, sums, exponentials)
+def _(g: Array, logits: Array, labels: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Array:
+    return cross_entropy_grad(g, logits, labels, selection, maxima, sums, exponentials)
 
 
 @primitive()
 @kernel(variant=_cross_entropy_grad_on_device)
-def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any) -> Array:
+def cross_entropy_grad_(
+    g: Any, logits: Any, labels: Any, selection: Selection, maxima: Any, sums: Any, exponentials: Any
+) -> Array:
     """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - labels)."""
-    labels, ignored, coefficient, _ = selection
+    _, ignored, coefficient, _ = selection
     scale = as_array(g * coefficient)
     factor = (np.expand_dims(scale, 1) if scale.ndim else scale) / sums
     if exponentials is None:
@@ -837,17 +852,23 @@ def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, 
     return values
 
 
+@derivative(cross_entropy_, "labels")
+@derivative(cross_entropy_grad_, "labels")
+def _(g: Any) -> None:
+    """Give no gradient; the formula is there so that the labels may be a Tensor, whose version is checked."""
+
+
 @derivative(cross_entropy_grad_, "g")
-def _(h: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Array:
-    labels, ignored, coefficient, _ = _selected(selection, logits)
+def _(h: Any, logits: Any, labels: Any, selection: Selection | LabelsOnDevice) -> Array:
+    selection = _selected(selection, labels, logits)
     expected = np.sum(h * softmax(logits, 1), axis=1)
-    value = (expected - at_labels(h, labels, None)) * coefficient
-    return value if ignored is None else value * ~ignored
+    value = (expected - at_labels(h, selection.labels, None)) * selection.coefficient
+    return value if selection.ignored is None else value * ~selection.ignored
 
 
 @derivative(cross_entropy_grad_, "logits")
-def _(h: Any, g: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Array:
-    selection = _selected(selection, logits)
+def _(h: Any, g: Any, logits: Any, labels: Any, selection: Selection | LabelsOnDevice) -> Array:
+    selection = _selected(selection, labels, logits)
     scale = g * selection.coefficient
     if selection.ignored is not None:
         scale = scale * ~selection.ignored
@@ -856,8 +877,11 @@ def _(h: Any, g: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Arr
     return softmax_grad(h * scale, softmax(logits, 1), 1)
 
 
-def _selected(selection: Selection | LabelsOnDevice, logits: Any) -> Selection:
-    return selection if isinstance(selection, Selection) else selection.select(array_of(logits))
+def _selected(selection: Selection | LabelsOnDevice, labels: Any, logits: Any) -> Selection:
+    """Return a selection with the labels that were passed beside it."""
+    if isinstance(selection, Selection):
+        return selection._replace(labels=labels)
+    return selection._replace(labels=array_of(labels)).select(array_of(logits))
 
 
 _cross_entropy = cross_entropy_.call
@@ -916,20 +940,25 @@ def cross_entropy(
         return np.sum(scores) * np.nan
     data = real_floating("cross_entropy", "input", array_of(scores))
     if data.__class__ is not np.ndarray and weight is None and not label_smoothing:
-        result = _by_device(scores, data, truth, ignore_index, reduction)
+        result = _by_device(scores, data, truth, target, ignore_index, reduction)
         if result is not None:
             return result if result.shape in ((), samples) else result.reshape(samples)
     selection = select("cross_entropy", truth, data, data.dtype, weight, ignore_index, reduction)
+    labels = selection.labels if truth is target else saved_constant(selection.labels, target, scores)
     if label_smoothing:
-        losses = _smooth(log_softmax(scores, 1), selection, weight, label_smoothing)
+        losses = _smooth(log_softmax(scores, 1), selection._replace(labels=labels), weight, label_smoothing)
         return _reduce(losses, samples, "none" if reduction == "none" else "sum")
     value, maxima, sums, exponentials = _compute(data, selection, reduction)
-    result = _cross_entropy(scores, value, selection, maxima, sums, exponentials)
+    kept = Selection(None, *selection[1:])
+    result = _cross_entropy(scores, value, labels, kept, maxima, sums, exponentials)
     return result if result.shape in ((), samples) else result.reshape(samples)
 
 
-def _by_device(scores: Any, data: Array, labels: Any, ignore_index: int, reduction: str) -> Any:
-    """Return the cross entropy by the kernels of the device of the scores; None where it has none for these arrays."""
+def _by_device(scores: Any, data: Array, labels: Any, target: Any, ignore_index: int, reduction: str) -> Any:
+    """Return the cross entropy by the kernels of the device of the scores; None where it has none for these arrays.
+
+    The labels are the array of `target`.
+    """
     # No int64 holds all numbers of uint64.
     if data.ndim != 2 or labels.dtype == np.uint64:
         return None
@@ -938,7 +967,8 @@ def _by_device(scores: Any, data: Array, labels: Any, ignore_index: int, reducti
     if found is None:
         return None
     value, maxima, sums, factor = found
-    return _cross_entropy(scores, value, LabelsOnDevice(labels, ignore_index, factor), maxima, sums, None)
+    saved = saved_constant(labels, target, scores)
+    return _cross_entropy(scores, value, saved, LabelsOnDevice(None, ignore_index, factor), maxima, sums, None)
 
 
 def _smooth(log_probabilities: Any, selection: Selection, weight: Any, smoothing: float) -> Any:
@@ -986,8 +1016,9 @@ def _against_probabilities(
 
 def _by_class(weight: Any, other: Any) -> Any:
     """Return the weights as an array beside an array or tensor that broadcasts along the class axis of that."""
-    other = array_of(other)
-    return as_like(constant("cross_entropy", "weight", weight), other).reshape(-1, *(1,) * max(0, other.ndim - 2))
+    array = array_of(other)
+    weights = as_like(constant("cross_entropy", "weight", weight), array)
+    return saved_constant(weights.reshape(-1, *(1,) * max(0, array.ndim - 2)), weight, other)
 
 
 def _canonicalize(function: str, logits: Any, labels: Array) -> tuple[Any, tuple[int, ...]]:
@@ -1057,8 +1088,9 @@ def nll_loss(
     data = array_of(scores)
     dtype = real_floating("nll_loss", "input", data).dtype
     selection = select("nll_loss", labels, data, dtype, weight, ignore_index, reduction)
-    losses = at_labels(scores, selection.labels, selection.ignored) * -selection.coefficient
-    return _reduce(losses, samples, reduction)
+    watched = selection.labels if labels is target else saved_constant(selection.labels, target, scores)
+    picked = at_labels(scores, watched, selection.ignored)
+    return _reduce(picked * -selection.coefficient, samples, reduction)
 
 
 # Losses that are 0 from a margin on
@@ -1379,7 +1411,7 @@ def multi_margin_loss(
     classes = data.shape[-1]
     _check_classes("multi_margin_loss", labels, classes)
     scores, labels = np.reshape(input, (-1, classes)), as_like(labels.reshape(-1), data)
-    right = np.expand_dims(at_labels(scores, labels, None), 1)
+    right = np.expand_dims(at_labels(scores, saved_constant(labels, target, scores), None), 1)
     gaps = relu(margin - right + scores)
     gaps = np.where(labels[:, np.newaxis] == arange_like(data, classes), 0, gaps if p == 1 else gaps * gaps)
     losses = np.sum(gaps, axis=1) / classes

@@ -14,7 +14,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, IndexRangeError
 from ...random import generator
-from ..shared.arguments import array_of, check_real, constant, is_outside, lengths, pair, single, triple
+from ..shared.arguments import array_of, check_real, constant, is_outside, lengths, pair, saved_constant, single, triple
 from .pooling import with_positions
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ def placed_at_(x: Any, places: Any, length: int) -> Array:
     result = zeros_like(x, (*x.shape[:-1], length))
     np.put_along_axis(result, places, x, -1)
     return result
+
+
+@derivative(placed_at_, "places")
+def _(g: Array) -> None:
+    """Give no gradient; the formula is there so that the places may be a Tensor, whose version is checked."""
 
 
 @derivative(placed_at_, "x")
@@ -184,7 +189,8 @@ def _unpooled(
             f"{places[is_outside(places, count)].flat[0]}"
         )
     flat = (*shape[:-axes], math.prod(shape[-axes:]))
-    return np.reshape(placed_at(np.reshape(x, flat), places.reshape(flat), count), (*shape[:-axes], *sizes))
+    places = saved_constant(places.reshape(flat), indices, x)
+    return np.reshape(placed_at(np.reshape(x, flat), places, count), (*shape[:-axes], *sizes))
 
 
 def _sizes_before(

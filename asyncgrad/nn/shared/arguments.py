@@ -10,6 +10,7 @@ import numpy as np
 from ...core.arrays.current_streams import follow_streams
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_array, is_device_array
+from ...core.graph.saved import sharing_version
 from ...core.settings.arguments import must_be, takes, truth, whole_number
 from ...core.settings.context import GRAD_MODE
 from ...core.settings.unawaited import refuse_unawaited
@@ -41,6 +42,7 @@ __all__ = [
     "pair",
     "real_floating",
     "records",
+    "saved_constant",
     "single",
     "triple",
     "wrong_dtype",
@@ -279,6 +281,14 @@ def real_floating(function: str, name: str, array: Array) -> Any:
 def records(value: Any) -> bool:
     """Return whether a call on `value` is recorded: it requires grad, and grad mode is on."""
     return isinstance(value, TensorBase) and value._requires_grad() and GRAD_MODE.get()
+
+
+def saved_constant(array: Any, source: Any, beside: Any) -> Any:
+    """Return the array of a constant, `source`, as a node saves it: see `sharing_version`.
+
+    It is a tensor only where the call on `beside` is recorded: where no argument is a tensor, the result is none.
+    """
+    return sharing_version(array, source) if isinstance(source, TensorBase) and records(beside) else array
 
 
 def as_saved(array: Any, like: Any) -> Any:

@@ -30,7 +30,7 @@ __all__ = ["LabelsOnDevice", "Selection", "at_labels", "in_dtype", "label_index"
 class Selection(NamedTuple):
     """Checked labels of scores of shape (n, classes) or (n, classes, d), with the coefficients of their losses."""
 
-    #: Shape (n,) or (n, d); ignored labels are replaced by 0.
+    #: Shape (n,) or (n, d); ignored labels are replaced by 0. None in a node, which saves them beside this.
     labels: Any
     #: A mask of ignored labels, or None if there are none.
     ignored: Any
@@ -44,7 +44,7 @@ class Selection(NamedTuple):
 class LabelsOnDevice(NamedTuple):
     """Labels of scores of shape (n, classes) as the kernels of a device take them: unchecked, in its memory."""
 
-    #: Shape (n,), int64.
+    #: Shape (n,), int64; None in a node, which saves them beside this.
     labels: Any
     #: The label of which the loss is 0.
     ignore_index: int
@@ -216,6 +216,12 @@ def put_at_labels_(g: Any, labels: Any, ignored: Any, shape: tuple[int, ...]) ->
     result = zeros_like(g, shape)
     result[label_index(labels)] = g if ignored is None else np.where(ignored, 0, g)
     return result
+
+
+@derivative(at_labels_, "labels")
+@derivative(put_at_labels_, "labels")
+def _(g: Array) -> None:
+    """Give no gradient; the formula is there so that the labels may be a Tensor, whose version is checked."""
 
 
 @derivative(put_at_labels_, "g")

@@ -143,7 +143,7 @@ def _odeint(
 
     async def run() -> Any:
         found, info = await call_solver(solve, evaluate, is_async, name)
-        (states,) = record(equation, (state, times[0], times, *params.tensors), (found,))
+        (states,) = record(equation, (state, times[0], times, *params.tensors), (found,), params.constants)
         return (states, info) if full_output else states
 
     return drive(run(), is_async, name)
@@ -333,7 +333,8 @@ class _Solution:
 
     def at(self, times: Any, states: Any) -> Tensor:
         """Return states that a method found at times, in order, with a history."""
-        (result,) = record(self._equation, (self._state, self._span[0], times, *self._params.tensors), (states,))
+        given = (self._state, self._span[0], times, *self._params.tensors)
+        (result,) = record(self._equation, given, (states,), self._params.constants)
         return result
 
     def is_backward(self) -> bool:
@@ -370,7 +371,7 @@ class _Solution:
         equation, params, start = self._equation, self._params, asarray(time)
 
         def at(time: Tensor, state: Tensor, tensors: Tensors) -> Tensor:
-            (result,) = record(equation, (state, start, time, *tensors), (state._data[None],))
+            (result,) = record(equation, (state, start, time, *tensors), (state._data[None],), params.constants)
             return result
 
         async def condition(time: Tensor, state: Tensor, *tensors: Tensor) -> Tensor:
@@ -378,7 +379,7 @@ class _Solution:
             return np.reshape(floating(await call_user(event, time[0], reached, *params.fill(tensors))), 1)
 
         zero = Zero(condition, equation.is_async, f"{equation.name}: the time of an event")
-        (found,) = record(zero, (state, *params.tensors), (np.array([time]),))
+        (found,) = record(zero, (state, *params.tensors), (np.array([time]),), params.constants)
         return found, at(found, state, params.tensors)
 
 

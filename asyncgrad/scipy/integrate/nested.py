@@ -171,7 +171,7 @@ def _integrate(
         found, *rest = await call_solver(solve, evaluate, is_async, name)
         space = _Space(limits_of, options, plain_args, len(params.tensors))
         problem = _SpaceIntegral(space.transformed(value), space, is_async, name)
-        (result,) = record(problem, params.tensors, (np.asarray(found, float),))
+        (result,) = record(problem, params.tensors, (np.asarray(found, float),), params.constants)
         return (result, *rest)
 
     return drive(run(), is_async, name)

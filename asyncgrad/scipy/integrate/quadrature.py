@@ -134,7 +134,7 @@ def _quad(
         return np.reshape(value, ())
 
     async def run() -> Any:
-        problem = _Integral(integrand, backward, is_async, name, factor)
+        problem = _Integral(integrand, backward, is_async, name, factor, params.constants)
         value = await _integrate(problem, forward, a, b, params.tensors)
         return (value, *rest)
 
@@ -254,7 +254,7 @@ def _quad_vec(
         return solve(function, a, b, full_output)
 
     async def run() -> Any:
-        problem = _Integral(integrand, solve, is_async, name)
+        problem = _Integral(integrand, solve, is_async, name, constants=params.constants)
         value = await _integrate(problem, forward, floating(a), floating(b), params.tensors)
         return (value, *rest)
 
@@ -289,12 +289,20 @@ def fixed_quad(func: Callable[..., Any], a: Any, b: Any, args: Any = (), n: int 
 class _Integral(Problem):
     """An integral, differentiated by its limits and by parameters of the integrand."""
 
-    __slots__ = ("factor", "integrand", "is_async", "name", "rule")
+    __slots__ = ("constants", "factor", "integrand", "is_async", "name", "rule")
 
     def __init__(
-        self, integrand: Integrand, rule: Rule, is_async: bool, name: str, factor: Any = lambda x: 1.0
+        self,
+        integrand: Integrand,
+        rule: Rule,
+        is_async: bool,
+        name: str,
+        factor: Any = lambda x: 1.0,
+        constants: Tensors = (),
     ) -> None:
         self.integrand, self.rule, self.is_async, self.name, self.factor = integrand, rule, is_async, name, factor
+        #: Other tensors that the integrand reads.
+        self.constants = constants
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
         """Return the integrand at the limits, and the integrals of its derivatives."""
@@ -312,7 +320,7 @@ class _Integral(Problem):
         if not tensors:
             return by_limits
         integrand = derivative_by_parameters(self, len(tensors))
-        derivative = _Integral(integrand, self.rule, self.is_async, self.name, self.factor)
+        derivative = _Integral(integrand, self.rule, self.is_async, self.name, self.factor, self.constants)
         found = await _integrate(derivative, self.rule, a, b, (*tensors, grad))
         return [*by_limits, *split_gradient(found, tensors)]
 
@@ -352,5 +360,5 @@ async def _integrate(problem: _Integral, rule: Rule, a: Tensor, b: Tensor, tenso
         return rule(function, float(a._data), float(b._data))
 
     value = await call_solver(solve, evaluate, problem.is_async, problem.name)
-    (result,) = record(problem, (a, b, *tensors), (value,))
+    (result,) = record(problem, (a, b, *tensors), (value,), problem.constants)
     return result

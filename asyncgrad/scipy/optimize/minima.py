@@ -302,7 +302,7 @@ class _Search:
         count = sum([int(np.isfinite(one).sum()) for one in active])
         if not count:
             zero = Zero(self._gradient, is_async, name, is_free, failure, self.concurrency)
-            (result,) = record(zero, tensors, (x,))
+            (result,) = record(zero, tensors, (x,), self.params.constants)
             return result
         slope = await self.forwards.gradient(given)
         normals = np.concatenate(
@@ -317,7 +317,7 @@ class _Search:
         optimality = self._optimality(self._active_residuals(active), x.size)
         mask = None if is_free is None else np.concatenate([is_free, np.ones(count, bool)])
         zero = Zero(optimality, is_async, name, mask, failure, self.concurrency)
-        (result,) = record(zero, tensors, (np.concatenate([x, multipliers]),))
+        (result,) = record(zero, tensors, (np.concatenate([x, multipliers]),), self.params.constants)
         return result[: x.size]
 
     def forget(self) -> None:

@@ -194,7 +194,7 @@ async def _find(
     if isinstance(found, tuple) and found[-2] != 1:
         failure = str(found[-1])
     zero = Zero(function, is_async, name, failure=failure, concurrency=at_once)
-    (solution,) = record(zero, params.tensors, (x,))
+    (solution,) = record(zero, params.tensors, (x,), params.constants)
     return found, solution, point
 
 
@@ -296,7 +296,7 @@ def _root_scalar(
     async def run() -> Any:
         found = await forwards.call_solver(solve, evaluate, is_async)
         zero = Zero(function, is_async, name, failure=None if found.converged else str(found.flag))
-        found.root = record(zero, params.tensors, (np.reshape(found.root, 1),))[0][0]
+        found.root = record(zero, params.tensors, (np.reshape(found.root, 1),), params.constants)[0][0]
         return found
 
     return drive(run(), is_async, name)
@@ -353,7 +353,7 @@ def fixed_point(
 
     async def run() -> Any:
         found = np.reshape(await call_solver(solve, evaluate, is_async, name), -1)
-        (solution,) = record(Zero(difference, is_async, name), params.tensors, (found,))
+        (solution,) = record(Zero(difference, is_async, name), params.tensors, (found,), params.constants)
         return np.reshape(solution, start.shape)
 
     return drive(run(), is_async, name)

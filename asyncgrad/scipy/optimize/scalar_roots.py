@@ -197,7 +197,7 @@ def _newton_of_array(func: Any, x0: Tensor, fprime: Any, fprime2: Any, args: Any
     async def run() -> Any:
         found = await forwards.call_solver(solve, evaluate, is_async)
         x = found[0] if options["full_output"] else found
-        (zeros,) = record(ElementwiseZero(values, is_async, name), params.tensors, (x,))
+        (zeros,) = record(ElementwiseZero(values, is_async, name), params.tensors, (x,), params.constants)
         if not options["full_output"]:
             return zeros
         return found._replace(root=zeros) if hasattr(found, "_replace") else (zeros, *found[1:])

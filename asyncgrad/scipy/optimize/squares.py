@@ -208,7 +208,7 @@ def _least_squares(
         found = await forwards.call_solver(solve, evaluate, is_async)
         is_free = free_elements(found.x, *map(array_of, _ends(bounds)))
         zero = Zero(gradient, is_async, name, is_free, failure_of(found), at_once)
-        (x,) = record(zero, params.tensors, (found.x,))
+        (x,) = record(zero, params.tensors, (found.x,), params.constants)
         found.x = point.of(x)
         found.fun, found.cost, found.grad = asarray(found.fun), asarray(float(found.cost)), asarray(found.grad)
         if x.requires_grad:

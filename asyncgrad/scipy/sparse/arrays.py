@@ -563,7 +563,8 @@ def _compressed(argument: Any, shape: Any, kind: str) -> SparseArray:
         pattern, data = pattern_of(argument.tocsc() if transposed else argument.tocsr())
         return SparseArray(asarray(data), pattern)
     if isinstance(argument, tuple) and len(argument) == 3:
-        data, indices, indptr = asarray(argument[0]), np.asarray(argument[1]), np.asarray(argument[2])
+        # Copies, since nobody may write into those of a pattern.
+        data, indices, indptr = asarray(argument[0]), np.array(argument[1]), np.array(argument[2])
         known = getattr(sparse, kind)((np.ones(data.shape), indices, indptr), shape=shape)
         whole = (1, *known.shape)[-2:]
         return SparseArray(data, Pattern(indices, indptr, whole, transposed), known.ndim == 1)

@@ -119,7 +119,7 @@ def legendre_p(n: Any, z: Any, *, diff_n: int = 0) -> Any:
         >>> special.legendre_p(2, 0.5, diff_n=1).tolist()
         [-0.125, 1.5]
     """
-    z, n = floating(z), np.asarray(raw(n))
+    z, n = floating(z), np.copy(raw(n))
     return np.stack([legendre_derivative(z, n, order) for order in range(_order("legendre_p", diff_n) + 1)])
 
 
@@ -223,7 +223,7 @@ def assoc_legendre_p(n: Any, m: Any, z: Any, *, branch_cut: Any = 2, norm: bool 
 
     Source: scipy.special.assoc_legendre_p.
     """
-    z, n, m = floating(z), np.asarray(raw(n)), np.asarray(raw(m))
+    z, n, m = floating(z), np.copy(raw(n)), np.copy(raw(m))
     orders = range(_order("assoc_legendre_p", diff_n) + 1)
     return np.stack([associated_derivative(z, n, m, branch_cut, norm, order) for order in orders])
 
@@ -302,7 +302,7 @@ def sph_legendre_p(n: Any, m: Any, theta: Any, *, diff_n: int = 0) -> Any:
 
     Source: scipy.special.sph_legendre_p.
     """
-    theta, n, m = floating(theta), np.asarray(raw(n)), np.asarray(raw(m))
+    theta, n, m = floating(theta), np.copy(raw(n)), np.copy(raw(m))
     functions = (polar_part, _polar_slope, _polar_curvature)[: _order("sph_legendre_p", diff_n) + 1]
     return np.stack([function(theta, n, m) for function in functions])
 
@@ -377,7 +377,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, *, diff_n: int = 0) -> Any:
         0.488603
     """
     theta, phi = floating(theta), floating(phi)
-    n, m = np.asarray(raw(n)), np.asarray(raw(m))
+    n, m = np.copy(raw(n)), np.copy(raw(m))
     order, value = _order("sph_harm_y", diff_n), harmonic(theta, phi, n, m)
     if not order:
         return value

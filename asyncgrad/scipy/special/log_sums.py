@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.arrays.axes import kept_shape, reduced_axes
-from ...core.arrays.values import as_array, is_device_array, raw, zeros_like
+from ...core.arrays.values import as_array, constant_copy, is_device_array, raw, zeros_like
 from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import asarray
 from ..arguments import floating
@@ -156,7 +156,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
         result = np.real(whole) if return_sign else whole
     else:
         sign = as_array(_sign_of_sum(raw(a), raw(factors), axes))
-        result = logsumexp_.call(a, factors, axes, sign)
+        # A copy for the node, where the caller gets the sign and may write into it.
+        result = logsumexp_.call(a, factors, axes, constant_copy(sign) if return_sign else sign)
         if not return_sign and a.size and (sign < 0).any():
             result = np.where(sign < 0, np.nan, result)
     shape = result.shape if keepdims else tuple(n for index, n in enumerate(result.shape) if index not in axes)

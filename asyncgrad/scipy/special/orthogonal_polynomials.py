@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.arrays.axes import array_like
-from ...core.arrays.values import raw
+from ...core.arrays.values import constant_copy, raw
 from ...core.recording.primitive import Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
@@ -253,7 +253,7 @@ def diric(x: Any, n: Any) -> Any:
 
     Source: scipy.special.diric.
     """
-    return dirichlet_kernel(floating(x), raw(array_like(n)))
+    return dirichlet_kernel(floating(x), constant_copy(array_like(n)))
 
 
 # Laguerre's and Hermite's.
@@ -281,5 +281,5 @@ eval_hermitenorm: Primitive = differentiable(
     special.eval_hermitenorm,
     "n x",
     n=lambda g: None,
-    x=lambda g, n, x: g * (raw(n) * special.eval_hermitenorm(_below(n), x)),
+    x=lambda g, n, x: g * (constant_copy(n) * special.eval_hermitenorm(_below(n), x)),
 )

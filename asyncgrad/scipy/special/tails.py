@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.arrays.values import raw
+from ...core.arrays.values import constant_copy, raw
 from ...core.recording.primitive import Primitive, derivative, primitive
 from ...errors import MissingDerivativeError
 from ..ufuncs import special
@@ -98,10 +98,10 @@ def _(g: Any, d: Array, n: Any, order: int) -> Array:
 
 
 smirnov: Primitive = differentiable(
-    special.smirnov, "n d", n=lambda g: None, d=lambda g, n, d: g * smirnov_derivative.call(d, raw(n), 1)
+    special.smirnov, "n d", n=lambda g: None, d=lambda g, n, d: g * smirnov_derivative.call(d, constant_copy(n), 1)
 )
 smirnovi: Primitive = differentiable(
-    special.smirnovi, "n p", n=lambda g: None, p=lambda g, n, out: g / smirnov_derivative.call(out, raw(n), 1)
+    special.smirnovi, "n p", n=lambda g: None, p=lambda g, n, out: g / smirnov_derivative.call(out, constant_copy(n), 1)
 )
 
 

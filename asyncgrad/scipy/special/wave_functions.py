@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.arrays.values import raw
+from ...core.arrays.values import constant_copy, raw
 from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ...errors import MissingDerivativeError
 from ..ufuncs import special
@@ -155,7 +155,7 @@ def _rule(ufunc: np.ufunc) -> Callable[..., Any]:
         *parameters, x = (np.asarray(one) if isinstance(one, (list, tuple)) else one for one in arguments)
         second = parameters.pop() if has_second else None
         *whole, parameter = parameters
-        given = x, parameter, second, tuple(raw(number) for number in whole), ufunc
+        given = x, parameter, second, tuple(constant_copy(number) for number in whole), ufunc
         return solution_value(*given), solution_slope(*given)
 
     both.__name__ = both.__qualname__ = ufunc.__name__

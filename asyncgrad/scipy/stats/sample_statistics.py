@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from scipy import stats as scipy_stats
 
-from ...core.arrays.values import raw
+from ...core.arrays.values import constant_copy, raw
 from ...core.recording.primitive import derivative, primitive
 from ..special.tails import kolmogorov_slope, smirnov_derivative
 from ..ufuncs import special
@@ -89,10 +89,10 @@ class Smirnov(Implicit):
         return (shapes[0] >= 1) & (shapes[0] == np.round(shapes[0]))
 
     def _logpdf(self, y: Any, n: Any) -> Any:
-        return np.log(-smirnov_derivative.call(y, raw(n), 1))
+        return np.log(-smirnov_derivative.call(y, constant_copy(n), 1))
 
     def _cdf(self, y: Any, n: Any) -> Any:
-        return smirnov_complement_.call(y, raw(n))
+        return smirnov_complement_.call(y, constant_copy(n))
 
     def _sf(self, y: Any, n: Any) -> Any:
         return special.smirnov(raw(n), y)
@@ -144,18 +144,18 @@ class KolmogorovSmirnov(Implicit):
         return is_flat, is_flat
 
     def _logpdf(self, y: Any, n: Any) -> Any:
-        density = two_sided_derivative.call(y, raw(n), 1)
+        density = two_sided_derivative.call(y, constant_copy(n), 1)
         is_nothing = raw(density) <= 0
         return np.where(is_nothing, -np.inf, np.log(np.where(is_nothing, 1.0, density)))
 
     def _pdf(self, y: Any, n: Any) -> Any:
-        return two_sided_derivative.call(y, raw(n), 1)
+        return two_sided_derivative.call(y, constant_copy(n), 1)
 
     def _cdf(self, y: Any, n: Any) -> Any:
-        return two_sided_cdf_.call(y, raw(n), False)
+        return two_sided_cdf_.call(y, constant_copy(n), False)
 
     def _sf(self, y: Any, n: Any) -> Any:
-        return two_sided_cdf_.call(y, raw(n), True)
+        return two_sided_cdf_.call(y, constant_copy(n), True)
 
     def _mean_powers(self, n: Any) -> list[Any]:
         """Return the means of the first four powers, by integrals of the survival function over narrow pieces."""

@@ -29,9 +29,10 @@ OPERANDS: dict[str, Any] = {
     "array of dates": np.array(["2020-01-01", "2020-01-02"], "M8[D]"),
     "array of durations": np.array([1, 2], "m8[D]"),
     "array of records": np.zeros(2, [("a", float)]),
+    "array of records with attributes": np.rec.array([(1.0,), (2.0,)], [("a", float)]),
 }
 OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "iadd", "imul", "ipow", "imatmul")
-DTYPES = (object, "U3", "S2", "M8[D]", "m8[s]", [("a", float)], "V8")
+DTYPES = (object, "U3", "S2", "M8[D]", "m8[s]", [("a", float)], (np.record, [("a", float)]), "V8")
 
 
 def tensors() -> list[ag.Tensor]:

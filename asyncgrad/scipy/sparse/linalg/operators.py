@@ -62,8 +62,14 @@ class OperatorSystem(Problem):
         self.is_async: bool = is_async
         self.name: str = name
 
-    async def find(self, b: Tensor, params: Tensors) -> Tensor:
-        """Return the solution, with a history that leads to the right-hand side and the tensors."""
+    async def find(self, b: Tensor, params: Tensors, unchanging: Tensors = ()) -> Tensor:
+        """Return the solution, with a history that leads to the right-hand side and the tensors.
+
+        Args:
+            b: the right-hand side.
+            params: the tensors.
+            unchanging: other tensors that the product reads.
+        """
         constants = [tensor.detach() for tensor in params]
 
         async def evaluate(x: Any) -> Any:
@@ -76,7 +82,7 @@ class OperatorSystem(Problem):
             return np.asarray(self.solve(operator, right, self.is_adjoint), kind)
 
         found = await call_solver(run, evaluate, self.is_async, self.name)
-        (solution,) = record(self, (b, *params), (found,))
+        (solution,) = record(self, (b, *params), (found,), unchanging)
         return solution
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
@@ -149,7 +155,8 @@ def solve_operator(A: Any, b: Any, args: Any, name: str, iterate: Callable[..., 
         return found
 
     async def run() -> tuple[Tensor, int]:
-        solution = await OperatorSystem(product, solve, False, is_async, called).find(right, params.tensors)
+        system = OperatorSystem(product, solve, False, is_async, called)
+        solution = await system.find(right, params.tensors, params.constants)
         return solution, codes[0]
 
     return drive(run(), is_async, called)

@@ -99,12 +99,6 @@ DIFFERENCES = (
         "SciPy's result depends on the order of its comparisons, and is any element; here NaN is the greatest or NaN",
     ),
     Difference(
-        r"scipy\.ndimage\.\w+",
-        "dtype",
-        "results of `ndimage` in another order of bytes, of images that require grad",
-        "they are in the machine's order",
-    ),
-    Difference(
         r"scipy\.signal\.resample",
         "raised",
         "`signal.resample` of a vector along an axis that it lacks",

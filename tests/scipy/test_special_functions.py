@@ -525,7 +525,6 @@ def test_a_confluent_function_at_a_pole_has_no_derivative(a: int, b: Any) -> Non
     assert np.isnan(slope.item())
 
 
-@pytest.mark.skipif(not hasattr(scipy.special, "log_wright_bessel"), reason="SciPy has it from 1.14 on")
 def test_derivatives_of_wrights_function_are_there_where_a_gamma_function_overflows() -> None:
     leaves = [ag.tensor(number, requires_grad=True) for number in (100.0, 100.0, 1e20)]
     by_a, by_b, by_x = sync.grad(scipy.special.log_wright_bessel(*leaves), leaves, create_graph=True)
@@ -538,7 +537,6 @@ def test_derivatives_of_wrights_function_are_there_where_a_gamma_function_overfl
     np.testing.assert_allclose(second.item(), -scipy.special.polygamma(1, 100.0), rtol=1e-7)
 
 
-@pytest.mark.skipif(not hasattr(scipy.special, "log_wright_bessel"), reason="SciPy has it from 1.14 on")
 @pytest.mark.parametrize("point", [(8e-5, 1.0, 1e50), (0.5, 3.0, 1e20)])
 def test_slopes_of_wrights_function_are_there_where_its_logarithm_has_no_digits_left(point: tuple[float, ...]) -> None:
     leaves = [ag.tensor(number, requires_grad=True) for number in point]
@@ -556,7 +554,6 @@ def test_slopes_of_wrights_function_are_there_where_its_logarithm_has_no_digits_
     np.testing.assert_allclose(by_b.item(), -np.log(a * x) / (1 + a), rtol=1e-9)
 
 
-@pytest.mark.skipif(not hasattr(special, "assoc_legendre_p"), reason="SciPy has it from 1.15 on")
 @pytest.mark.parametrize("norm", [False, True])
 def test_a_legendre_polynomial_has_derivatives_at_both_ends(norm: bool) -> None:
     ends = np.array([-1.0, 1.0])
@@ -628,7 +625,6 @@ def test_slopes_are_numbers_where_parts_of_them_overflow() -> None:
     np.testing.assert_allclose(slopes, [-special.psi(1001.0), 1.0036416140e-13, -1e-13], rtol=1e-8)
 
 
-@pytest.mark.skipif(not hasattr(special, "assoc_legendre_p"), reason="SciPy has it from 1.15 on")
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize(("degree", "order"), [(3, 2), (4, -2), (5, 4), (7, 6)])
 def test_associated_functions_have_derivatives_at_both_ends(norm: bool, degree: int, order: int) -> None:

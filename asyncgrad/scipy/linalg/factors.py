@@ -248,6 +248,7 @@ def orth(A: Any, rcond: Any = None) -> Any:
     Source: scipy.linalg.orth.
     """
     matrix = _matrix("orth", A)
+    refuse_infinity("orth", matrix)
     u, s, _ = np.linalg.svd(matrix, full_matrices=False)
     return u[:, : _rank(raw(s), matrix.shape, rcond)]
 
@@ -395,6 +396,8 @@ def ldl(
     Source: scipy.linalg.ldl.
     """
     matrix = matrices("ldl", _matrix("ldl", number_as_matrix(A)))
+    if check_finite:
+        refuse_infinity("ldl", matrix)
     hermitian = bool(hermitian) or matrix.dtype.kind == "f"
     lu, d, perm = _ldl[bool(lower), hermitian](mirrored(matrix, lower, hermitian))
     return lu, d, np.asarray(raw(perm))

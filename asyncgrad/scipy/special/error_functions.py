@@ -224,6 +224,15 @@ def _(g: Any, x: Any) -> Array:
     return g * (np.cos(x) / x)
 
 
+def _half_turns_of_square(z: Any) -> Any:
+    """Return pi / 2 * z**2, for real numbers less whole turns: of large angles pi has too few digits."""
+    square = z * z
+    if raw(square).dtype.kind == "f":
+        turns = np.rint(raw(square) / 4)
+        square = square - 4 * np.where(np.isfinite(turns), turns, 0.0)
+    return math.pi / 2 * square
+
+
 @primitive()
 def fresnel_sine(z: Any) -> Any:
     """Return the integral of sin(pi t**2 / 2) from 0 to z."""
@@ -232,7 +241,7 @@ def fresnel_sine(z: Any) -> Any:
 
 @derivative(fresnel_sine, "z")
 def _(g: Any, z: Any) -> Array:
-    return g * np.sin(math.pi / 2 * (z * z))
+    return g * np.sin(_half_turns_of_square(z))
 
 
 @primitive()
@@ -243,7 +252,7 @@ def fresnel_cosine(z: Any) -> Any:
 
 @derivative(fresnel_cosine, "z")
 def _(g: Any, z: Any) -> Array:
-    return g * np.cos(math.pi / 2 * (z * z))
+    return g * np.cos(_half_turns_of_square(z))
 
 
 def shichi(x: Any, /) -> tuple[Any, Any]:

@@ -439,3 +439,26 @@ def test_a_riccati_solution_that_scipy_misses_is_found() -> None:
 def test_pairs_of_a_pencil_have_no_derivative() -> None:
     with pytest.raises(MissingDerivativeError, match="homogeneous_eigvals=False"):
         linalg.eigvals(ag.tensor(np.eye(2), requires_grad=True), np.eye(2), homogeneous_eigvals=True)
+
+
+@pytest.mark.parametrize("name", ["pinv", "orth", "ldl"])
+def test_infinity_is_refused_where_scipy_does(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"scipy.linalg.{name} takes neither infinity nor NaN"):
+        getattr(linalg, name)(np.array([[1.0, np.inf], [0.0, 1.0]]))
+
+
+def test_a_vector_of_one_is_a_matrix_of_one() -> None:
+    leaf = ag.tensor([2.0], requires_grad=True)
+
+    assert linalg.cholesky(leaf).tolist() == scipy.linalg.cholesky([2.0]).tolist()
+    (slope,) = sync.grad(linalg.expm(leaf).sum(), [leaf])
+    np.testing.assert_allclose(slope, [np.exp(2.0)])
+
+
+def test_factors_of_a_stack_have_a_flag_for_each_and_are_taken_back() -> None:
+    stack = np.stack([np.eye(2) * 4, np.eye(2)])
+
+    ours, theirs = linalg.cho_factor(stack, lower=True), scipy.linalg.cho_factor(stack, lower=True)
+    assert ours[1].tolist() == theirs[1].tolist()
+    for factors in (ours, theirs):
+        assert linalg.cho_solve(factors, np.ones((2, 2, 1))).tolist() == [[[0.25], [0.25]], [[1.0], [1.0]]]

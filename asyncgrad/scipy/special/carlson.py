@@ -73,6 +73,7 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
     return np.where(vanishes, 0.0, np.where(diverges, np.inf, result))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # beyond the nodes of a column, which are left out
 def _sum_over_nodes(points: Any, powers: tuple[float, ...], power: float, start: Any, step: Any, counts: Any) -> Any:
     """Return for each column of points the sum of the integrand over its nodes, of which each has its own number.
 

@@ -441,10 +441,13 @@ def test_pairs_of_a_pencil_have_no_derivative() -> None:
         linalg.eigvals(ag.tensor(np.eye(2), requires_grad=True), np.eye(2), homogeneous_eigvals=True)
 
 
-@pytest.mark.parametrize("name", ["pinv", "orth", "ldl"])
+@pytest.mark.parametrize("name", ["pinv", "orth", "ldl", "logm", "expm_frechet", "orthogonal_procrustes"])
 def test_infinity_is_refused_where_scipy_does(name: str) -> None:
+    matrix = np.array([[1.0, np.inf], [0.0, 1.0]])
+    arguments = [matrix] * (2 if name in ("expm_frechet", "orthogonal_procrustes") else 1)
+
     with pytest.raises(ValueError, match=rf"scipy.linalg.{name} takes neither infinity nor NaN"):
-        getattr(linalg, name)(np.array([[1.0, np.inf], [0.0, 1.0]]))
+        getattr(linalg, name)(*arguments)
 
 
 def test_a_vector_of_one_is_a_matrix_of_one() -> None:
@@ -462,3 +465,30 @@ def test_factors_of_a_stack_have_a_flag_for_each_and_are_taken_back() -> None:
     assert ours[1].tolist() == theirs[1].tolist()
     for factors in (ours, theirs):
         assert linalg.cho_solve(factors, np.ones((2, 2, 1))).tolist() == [[[0.25], [0.25]], [[1.0], [1.0]]]
+
+
+def test_a_banded_matrix_that_is_not_positive_definite_is_refused() -> None:
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        linalg.solveh_banded(ag.tensor([[0.0, 3.0], [1.0, 1.0]], requires_grad=True), np.ones(2))
+
+
+def test_some_vectors_have_the_signs_of_scipys() -> None:
+    for matrix in ([[2.0, 1.0], [1.0, 3.0]], [[4.0, 1.0], [1.0, 3.0]], [[1.0, -2.0], [-2.0, 5.0]]):
+        for subset in ({"subset_by_index": [0, 0]}, {"subset_by_value": [2.5, 9.0]}):
+            expected = scipy.linalg.eigh(matrix, **subset)[1]
+            np.testing.assert_allclose(linalg.eigh(matrix, **subset)[1].numpy(), expected)
+
+
+def test_reflections_are_those_of_scipy_without_a_history() -> None:
+    matrix = np.array([[2.0, 1.0], [1.0, 3.0], [0.5, 1.0]])
+
+    (form, factors), r, order = linalg.qr(matrix, mode="raw", pivoting=True)
+    (theirs, their_factors), their_r, their_order = scipy.linalg.qr(matrix, mode="raw", pivoting=True)
+    for ours, expected in ((form, theirs), (factors, their_factors), (r, their_r), (order, their_order)):
+        np.testing.assert_array_equal(ours.numpy(), expected)
+    with pytest.raises(ag.errors.ArgumentError, match="not 'raw'"):
+        linalg.qr(ag.tensor(matrix, requires_grad=True), mode="raw")
+
+
+def test_numbers_are_taken_as_matrices_by_lyapunovs_equation() -> None:
+    assert linalg.solve_continuous_lyapunov(2.0, 3.0).tolist() == scipy.linalg.solve_continuous_lyapunov(2.0, 3.0).tolist()

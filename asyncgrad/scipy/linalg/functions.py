@@ -19,6 +19,7 @@ from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
 from ..arguments import matrices, number_as_matrix
+from .lapack import refuse_infinity
 from .stacks import over_stacks
 from .sylvester import sylvester_solution
 
@@ -114,11 +115,13 @@ def expm_frechet(
         E: the direction, of the same shape.
         method: SciPy's are computed alike.
         compute_expm: whether to return the exponential, too.
-        check_finite: as SciPy's.
+        check_finite: whether NaN and infinity are refused.
 
     Source: scipy.linalg.expm_frechet.
     """
     a, e = (_doubled(matrices("expm_frechet", one)) for one in (A, E))
+    if check_finite:
+        refuse_infinity("expm_frechet", a, e)
     if a.shape != e.shape:
         raise ValueError(f"scipy.linalg.expm_frechet takes a direction of the shape of A, not {a.shape} and {e.shape}")
     slope = _frechet(linalg.expm, a, e)
@@ -136,7 +139,10 @@ def logm(A: Any, disp: Any = None) -> Any:
     """
     if disp is not None:
         raise ArgumentError("scipy.linalg.logm of tensors returns the logarithm alone: write no disp=")
-    return _call(matrices("logm", A), linalg.logm)
+    a = matrices("logm", A)
+    # For infinity SciPy's search does not end.
+    refuse_infinity("logm", a, is_optional=False)
+    return _call(a, linalg.logm)
 
 
 @primitive(superlinear=True)

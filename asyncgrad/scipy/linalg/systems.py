@@ -602,12 +602,17 @@ def solveh_banded(
         lower: whether the bands below the diagonal are given, rather than those above.
         check_finite: whether NaN and infinity are refused.
 
+    Raises:
+        LinAlgError: the matrix is not positive definite.
+
     Source: scipy.linalg.solveh_banded.
     """
     ab = bands_of("solveh_banded", ab, may_be_none=True)
     if not ab.size:
         b = floating(b)
         return b.astype(np.result_type(ab.dtype, b.dtype), copy=False)
+    # Raises unless the matrix is positive definite.
+    linalg.cholesky_banded(raw(ab), lower=lower, check_finite=check_finite)
     count, size = ab.shape[0] - 1, ab.shape[1]
     rows = list(ab) if lower else [np.conjugate(_moved(ab[count - index], -index, size)) for index in range(count + 1)]
     if ab.dtype.kind == "c":

@@ -63,6 +63,18 @@ DIFFERENCES = (
         "they are Hermitian, as the matrix is, by PyTorch's convention; SciPy reads one triangle",
     ),
     Difference(
+        r"scipy\.linalg\.subspace_angles",
+        "value",
+        "angles of 0 of `subspace_angles`",
+        "they are what rounding leaves of 0",
+    ),
+    Difference(
+        r"scipy\.linalg\.inv",
+        "wrong-gradient",
+        '`scipy.linalg.inv` with `assume_a="diagonal"`',
+        "SciPy returns what stands beside the diagonal as it is given; here it is 0, and has no gradient",
+    ),
+    Difference(
         r"scipy\.linalg\.inv",
         "not-raised",
         "`scipy.linalg.inv` with `assume_a` of more words",
@@ -111,9 +123,9 @@ DIFFERENCES = (
         "SciPy's derivatives there do not know of `norm`, and some have wrong signs or orders",
     ),
     Difference(
-        r"(numpy|scipy)\.linalg\.(eig|qr|rq|svd)",
+        r"(numpy|scipy)\.linalg\.(eig|orth|qr|rq|svd)",
         "gradient-raised",
-        "gradients of `eig`, `qr`, `rq` and `svd`",
+        "gradients of `eig`, `orth`, `qr`, `rq` and `svd`",
         "phases of vectors, and the columns that complete a basis, are arbitrary: a loss that depends on them raises",
     ),
     Difference(

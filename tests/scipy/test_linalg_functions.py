@@ -492,3 +492,20 @@ def test_reflections_are_those_of_scipy_without_a_history() -> None:
 
 def test_numbers_are_taken_as_matrices_by_lyapunovs_equation() -> None:
     assert linalg.solve_continuous_lyapunov(2.0, 3.0).tolist() == scipy.linalg.solve_continuous_lyapunov(2.0, 3.0).tolist()
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_signs_of_matrices_have_derivatives(is_complex: bool) -> None:
+    rng = np.random.default_rng(0)
+    matrix, weights, direction = (rng.normal(size=(4, 4)) for _ in range(3))
+    matrix = matrix + 1j * rng.normal(size=(4, 4)) if is_complex else matrix
+    leaf = ag.tensor(matrix, requires_grad=True)
+
+    (slope,) = sync.grad(np.sum(np.real(linalg.signm(leaf)) * weights), [leaf], create_graph=True)
+    along = np.sum(np.real(slope) * direction)
+    (bend,) = sync.grad(along, [leaf])
+
+    values = [np.sum(scipy.linalg.signm(matrix + step * direction).real * weights) for step in (-1e-4, 0.0, 1e-4)]
+    np.testing.assert_allclose(along.item(), (values[2] - values[0]) / 2e-4, rtol=1e-4)
+    found = np.sum(bend.numpy().real * direction)
+    np.testing.assert_allclose(found, (values[2] - 2 * values[1] + values[0]) / 1e-8, rtol=1e-3)

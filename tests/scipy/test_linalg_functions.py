@@ -491,7 +491,9 @@ def test_reflections_are_those_of_scipy_without_a_history() -> None:
 
 
 def test_numbers_are_taken_as_matrices_by_lyapunovs_equation() -> None:
-    assert linalg.solve_continuous_lyapunov(2.0, 3.0).tolist() == scipy.linalg.solve_continuous_lyapunov(2.0, 3.0).tolist()
+    expected = scipy.linalg.solve_continuous_lyapunov(2.0, 3.0)
+
+    assert linalg.solve_continuous_lyapunov(2.0, 3.0).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("is_complex", [False, True])

@@ -698,6 +698,10 @@ def test_slopes_at_special_points_are_their_limits() -> None:
     assert _slopes(special.gdtr, 2.0, 0.5, 0.0)[0] == 0
     # Half a turn times 1e12 is a number of whole turns.
     assert _slopes(lambda z: special.fresnel(z)[0], 1e6) == [0.0]
+    # The whole part of -1 / 2 is 0, of which the quantile is -log(y).
+    with pytest.warns(RuntimeWarning, match="truncated to an integer"):
+        np.testing.assert_allclose(_slopes(lambda y: special.pdtri(-0.5, y), 0.5), [-2.0])
+    assert _slopes(special.pseudo_huber, 0.0, 0.0) == [0.0, 0.0]
     # sin((n + 1) * t) / sin(t) with x = cos(t) at n = -3 / 2 is -1 / (2 * cos(t / 2)).
     angle = np.arccos(0.3)
     expected = np.sin(angle / 2) / (4 * np.cos(angle / 2) ** 2) / np.sin(angle)
@@ -714,6 +718,19 @@ def test_slopes_of_characteristic_values_hold_for_large_parameters() -> None:
         step = 1e-3 * np.abs(q)
         difference = (function(orders, q + step) - function(orders, q - step)) / (2 * step)
         np.testing.assert_allclose(slope, difference, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 2.0, 90.0, 110.0])
+def test_narrow_profiles_have_slopes_far_out(sigma: float) -> None:
+    x, gamma = 1e4, 0.5
+
+    slopes = _slopes(special.voigt_profile, x, sigma, gamma)
+    # By the asymptotic series, which has the moments of the normal distribution.
+    k, z = np.arange(8), complex(x, gamma)
+    terms = np.cumprod([1, 1, 3, 5, 7, 9, 11, 13]) * sigma ** (2.0 * k) / z ** (2.0 * k + 1)
+    by_place, by_sigma = -(2 * k + 1) / z * terms, 2 * k / sigma * terms
+    expected = [np.sum(1j * one).real / np.pi for one in (by_place, by_sigma, 1j * by_place)]
+    np.testing.assert_allclose(slopes, expected, rtol=1e-6)
 
 
 def test_polynomials_of_too_many_terms_have_no_derivative() -> None:

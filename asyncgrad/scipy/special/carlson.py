@@ -145,7 +145,8 @@ def _degenerate_slope(x: Any, y: Any, *, by_first: bool) -> Any:
     far = (1 / np.sqrt(far_x) - value) / gap if by_first else (value - np.sqrt(far_x) / far_y) / gap
     if not np.any(is_near):
         return far
-    return np.where(is_near, _degenerate_slope(*(np.where(is_near, one, 1.0) for one in (x, y)), by_first=by_first), far)
+    near = _degenerate_slope(np.where(is_near, x, 1.0), np.where(is_near, y, 1.0), by_first=by_first)
+    return np.where(is_near, near, far)
 
 
 elliprc: Primitive = differentiable(

@@ -91,8 +91,8 @@ def _confluent_slope(a: Any, b: Any, x: Any, out: Any) -> Any:
     degree = int(-np.min(raw(a).real, initial=0.0))
     if degree > _MOST_TERMS:
         raise MissingDerivativeError(
-            f"scipy.special.hyp1f1 has derivatives at a pole of b for a of at least {-_MOST_TERMS}, not of {-degree}, as "
-            "the polynomial that it is there has as many terms: detach the arguments"
+            f"scipy.special.hyp1f1 has derivatives at a pole of b for a of at least {-_MOST_TERMS}, not of {-degree}, "
+            "as the polynomial that it is there has as many terms: detach the arguments"
         )
     for k in range(degree - 1, 0, -1):
         # The coefficients of degrees from -a on are 0.

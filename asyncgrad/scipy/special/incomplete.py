@@ -138,7 +138,7 @@ gammainccinv: Primitive = differentiable(
 
 
 def _gamma_density_by_factor(b: Any, x: Any, factor: Any) -> Any:
-    """Return the derivative of gammainc(b, x * factor) by x; it is 0 where the factor is, if the density is infinite."""
+    """Return the derivative of gammainc(b, x * factor) by x; where the factor is 0, the result does not depend on x."""
 
     def finite(b: Any, x: Any, factor: Any) -> Any:
         is_zero = raw(factor) == 0
@@ -210,7 +210,8 @@ pdtri: Primitive = differentiable(
     special.pdtri,
     "k y",
     k=lambda g: None,
-    y=lambda g, k, out: -g / gamma_density(np.floor(raw(k)) + 1, out),
+    # SciPy's takes the whole part, where the others take the whole number below.
+    y=lambda g, k, out: -g / gamma_density(np.trunc(raw(k)) + 1, out),
 )
 
 

@@ -123,10 +123,23 @@ DIFFERENCES = (
         "SciPy's derivatives there do not know of `norm`, and some have wrong signs or orders",
     ),
     Difference(
-        r"(numpy|scipy)\.linalg\.(eig|orth|qr|rq|svd)",
+        r"(numpy|scipy)\.linalg\.(eigh?|orth|qr|rq|svd)",
         "gradient-raised",
-        "gradients of `eig`, `orth`, `qr`, `rq` and `svd`",
-        "phases of vectors, and the columns that complete a basis, are arbitrary: a loss that depends on them raises",
+        "gradients of `eig`, `eigh`, `orth`, `qr`, `rq` and `svd`",
+        "phases of vectors, vectors of equal values, and the columns that complete a basis, are arbitrary: a loss that "
+        "depends on them raises",
+    ),
+    Difference(
+        r"scipy\.linalg\.null_space",
+        "wrong-gradient",
+        "gradients of `null_space`",
+        "they are those of a basis that turns no more than the space does; SciPy's turns in any way",
+    ),
+    Difference(
+        r"scipy\.linalg\.rq",
+        "value",
+        "`rq` of zeros",
+        "any rows complete it",
     ),
     Difference(
         r"numpy\.(arg)?partition",

@@ -511,3 +511,16 @@ def test_signs_of_matrices_have_derivatives(is_complex: bool) -> None:
     np.testing.assert_allclose(along.item(), (values[2] - values[0]) / 2e-4, rtol=1e-4)
     found = np.sum(bend.numpy().real * direction)
     np.testing.assert_allclose(found, (values[2] - 2 * values[1] + values[0]) / 1e-8, rtol=1e-3)
+
+
+def test_vectors_of_each_routine_are_scipys() -> None:
+    rng = np.random.default_rng(1)
+    diagonal, beside, wide = rng.normal(size=6), rng.normal(size=5), rng.normal(size=(2, 4))
+
+    for driver in ("auto", "stebz", "stev"):
+        expected = scipy.linalg.eigh_tridiagonal(diagonal, beside, lapack_driver=driver)[1]
+        found = linalg.eigh_tridiagonal(diagonal, beside, lapack_driver=driver)[1]
+        np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+    for driver in ("gesdd", "gesvd"):
+        expected = scipy.linalg.null_space(wide, lapack_driver=driver)
+        np.testing.assert_allclose(linalg.null_space(wide, lapack_driver=driver).numpy(), expected, atol=1e-12)

@@ -274,12 +274,12 @@ def null_space(
         rcond: as for `orth`.
         overwrite_a: has no effect.
         check_finite: NaN and infinity are refused anyway.
-        lapack_driver: has no effect.
+        lapack_driver: "gesdd" or "gesvd", by which SciPy chooses the basis.
 
     Source: scipy.linalg.null_space.
     """
     matrix = _matrix("null_space", A)
-    basis = linalg.null_space(raw(matrix), rcond)
+    basis = linalg.null_space(raw(matrix), rcond, lapack_driver=lapack_driver)
     if not basis.size:
         return asarray(basis)
     values = np.linalg.svd(raw(matrix), compute_uv=False)

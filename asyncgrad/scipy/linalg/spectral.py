@@ -302,8 +302,8 @@ def eigh_tridiagonal(
         select: "a" for all, "i" for indices, "v" for an interval of values.
         select_range: the first and the last.
         check_finite: as SciPy's.
-        tol: has no effect.
-        lapack_driver: has no effect.
+        tol: has no effect on the eigenvalues.
+        lapack_driver: has an effect on the signs of eigenvectors alone.
 
     Source: scipy.linalg.eigh_tridiagonal.
     """
@@ -329,7 +329,12 @@ def eigh_tridiagonal(
         )
     if not subset and select not in ("a", "all", 0):
         raise ValueError(f"scipy.linalg.eigh_tridiagonal takes select 'a', 'i' or 'v', not {select!r}")
-    return eigh(np.diag(d) + np.diag(e, -1), eigvals_only=eigvals_only, **subset)
+    found = eigh(np.diag(d) + np.diag(e, -1), eigvals_only=eigvals_only, **subset)
+    if eigvals_only:
+        return found
+    values, vectors = found
+    theirs = linalg.eigh_tridiagonal(raw(d), raw(e), False, select, select_range, False, tol, lapack_driver)[1]
+    return values, vectors * _phases(raw(vectors), theirs) if vectors.shape == theirs.shape else vectors
 
 
 def eigvalsh_tridiagonal(

@@ -63,6 +63,18 @@ DIFFERENCES = (
         "they are Hermitian, as the matrix is, by PyTorch's convention; SciPy reads one triangle",
     ),
     Difference(
+        r"scipy\.linalg\.subspace_angles",
+        "value",
+        "angles of 0 of `subspace_angles`",
+        "they are what rounding leaves of 0",
+    ),
+    Difference(
+        r"scipy\.linalg\.inv",
+        "wrong-gradient",
+        '`scipy.linalg.inv` with `assume_a="diagonal"`',
+        "SciPy returns what stands beside the diagonal as it is given; here it is 0, and has no gradient",
+    ),
+    Difference(
         r"scipy\.linalg\.inv",
         "not-raised",
         "`scipy.linalg.inv` with `assume_a` of more words",
@@ -99,12 +111,6 @@ DIFFERENCES = (
         "SciPy's result depends on the order of its comparisons, and is any element; here NaN is the greatest or NaN",
     ),
     Difference(
-        r"scipy\.ndimage\.\w+",
-        "dtype",
-        "results of `ndimage` in another order of bytes, of images that require grad",
-        "they are in the machine's order",
-    ),
-    Difference(
         r"scipy\.signal\.resample",
         "raised",
         "`signal.resample` of a vector along an axis that it lacks",
@@ -117,10 +123,23 @@ DIFFERENCES = (
         "SciPy's derivatives there do not know of `norm`, and some have wrong signs or orders",
     ),
     Difference(
-        r"(numpy|scipy)\.linalg\.(eig|qr|rq|svd)",
+        r"(numpy|scipy)\.linalg\.(eigh?|orth|qr|rq|svd)",
         "gradient-raised",
-        "gradients of `eig`, `qr`, `rq` and `svd`",
-        "phases of vectors, and the columns that complete a basis, are arbitrary: a loss that depends on them raises",
+        "gradients of `eig`, `eigh`, `orth`, `qr`, `rq` and `svd`",
+        "phases of vectors, vectors of equal values, and the columns that complete a basis, are arbitrary: a loss that "
+        "depends on them raises",
+    ),
+    Difference(
+        r"scipy\.linalg\.null_space",
+        "wrong-gradient",
+        "gradients of `null_space`",
+        "they are those of a basis that turns no more than the space does; SciPy's turns in any way",
+    ),
+    Difference(
+        r"scipy\.linalg\.rq",
+        "value",
+        "`rq` of zeros",
+        "any rows complete it",
     ),
     Difference(
         r"numpy\.(arg)?partition",

@@ -42,8 +42,11 @@ def matrices(name: str, value: Any, *, is_square: bool = True, is_for_lapack: bo
 
 
 def number_as_matrix(value: Any) -> Any:
-    """Return a number as a matrix of one element, as some functions of `scipy.linalg` take it; others as they are."""
-    return np.reshape(asarray(value), (1, 1)) if np.ndim(value) == 0 else value
+    """Return a number, or a vector of one, as a matrix of one element, as some functions of `scipy.linalg` take it.
+
+    Others are returned as they are.
+    """
+    return np.reshape(asarray(value), (1, 1)) if np.ndim(value) < 2 and np.size(value) == 1 else value
 
 
 def bands_of(name: str, value: Any, *, may_be_none: bool = False) -> Any:

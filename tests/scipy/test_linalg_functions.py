@@ -439,3 +439,88 @@ def test_a_riccati_solution_that_scipy_misses_is_found() -> None:
 def test_pairs_of_a_pencil_have_no_derivative() -> None:
     with pytest.raises(MissingDerivativeError, match="homogeneous_eigvals=False"):
         linalg.eigvals(ag.tensor(np.eye(2), requires_grad=True), np.eye(2), homogeneous_eigvals=True)
+
+
+@pytest.mark.parametrize("name", ["pinv", "orth", "ldl", "logm", "expm_frechet", "orthogonal_procrustes"])
+def test_infinity_is_refused_where_scipy_does(name: str) -> None:
+    matrix = np.array([[1.0, np.inf], [0.0, 1.0]])
+    arguments = [matrix] * (2 if name in ("expm_frechet", "orthogonal_procrustes") else 1)
+
+    with pytest.raises(ValueError, match=rf"scipy.linalg.{name} takes neither infinity nor NaN"):
+        getattr(linalg, name)(*arguments)
+
+
+def test_a_vector_of_one_is_a_matrix_of_one() -> None:
+    leaf = ag.tensor([2.0], requires_grad=True)
+
+    assert linalg.cholesky(leaf).tolist() == scipy.linalg.cholesky([2.0]).tolist()
+    (slope,) = sync.grad(linalg.expm(leaf).sum(), [leaf])
+    np.testing.assert_allclose(slope, [np.exp(2.0)])
+
+
+def test_factors_of_a_stack_have_a_flag_for_each_and_are_taken_back() -> None:
+    stack = np.stack([np.eye(2) * 4, np.eye(2)])
+
+    ours, theirs = linalg.cho_factor(stack, lower=True), scipy.linalg.cho_factor(stack, lower=True)
+    assert ours[1].tolist() == theirs[1].tolist()
+    for factors in (ours, theirs):
+        assert linalg.cho_solve(factors, np.ones((2, 2, 1))).tolist() == [[[0.25], [0.25]], [[1.0], [1.0]]]
+
+
+def test_a_banded_matrix_that_is_not_positive_definite_is_refused() -> None:
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        linalg.solveh_banded(ag.tensor([[0.0, 3.0], [1.0, 1.0]], requires_grad=True), np.ones(2))
+
+
+def test_some_vectors_have_the_signs_of_scipys() -> None:
+    for matrix in ([[2.0, 1.0], [1.0, 3.0]], [[4.0, 1.0], [1.0, 3.0]], [[1.0, -2.0], [-2.0, 5.0]]):
+        for subset in ({"subset_by_index": [0, 0]}, {"subset_by_value": [2.5, 9.0]}):
+            expected = scipy.linalg.eigh(matrix, **subset)[1]
+            np.testing.assert_allclose(linalg.eigh(matrix, **subset)[1].numpy(), expected)
+
+
+def test_reflections_are_those_of_scipy_without_a_history() -> None:
+    matrix = np.array([[2.0, 1.0], [1.0, 3.0], [0.5, 1.0]])
+
+    (form, factors), r, order = linalg.qr(matrix, mode="raw", pivoting=True)
+    (theirs, their_factors), their_r, their_order = scipy.linalg.qr(matrix, mode="raw", pivoting=True)
+    for ours, expected in ((form, theirs), (factors, their_factors), (r, their_r), (order, their_order)):
+        np.testing.assert_array_equal(ours.numpy(), expected)
+    with pytest.raises(ag.errors.ArgumentError, match="not 'raw'"):
+        linalg.qr(ag.tensor(matrix, requires_grad=True), mode="raw")
+
+
+def test_numbers_are_taken_as_matrices_by_lyapunovs_equation() -> None:
+    expected = scipy.linalg.solve_continuous_lyapunov(2.0, 3.0)
+
+    assert linalg.solve_continuous_lyapunov(2.0, 3.0).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_signs_of_matrices_have_derivatives(is_complex: bool) -> None:
+    rng = np.random.default_rng(0)
+    matrix, weights, direction = (rng.normal(size=(4, 4)) for _ in range(3))
+    matrix = matrix + 1j * rng.normal(size=(4, 4)) if is_complex else matrix
+    leaf = ag.tensor(matrix, requires_grad=True)
+
+    (slope,) = sync.grad(np.sum(np.real(linalg.signm(leaf)) * weights), [leaf], create_graph=True)
+    along = np.sum(np.real(slope) * direction)
+    (bend,) = sync.grad(along, [leaf])
+
+    values = [np.sum(scipy.linalg.signm(matrix + step * direction).real * weights) for step in (-1e-4, 0.0, 1e-4)]
+    np.testing.assert_allclose(along.item(), (values[2] - values[0]) / 2e-4, rtol=1e-4)
+    found = np.sum(bend.numpy().real * direction)
+    np.testing.assert_allclose(found, (values[2] - 2 * values[1] + values[0]) / 1e-8, rtol=1e-3)
+
+
+def test_vectors_of_each_routine_are_scipys() -> None:
+    rng = np.random.default_rng(1)
+    diagonal, beside, wide = rng.normal(size=6), rng.normal(size=5), rng.normal(size=(2, 4))
+
+    for driver in ("auto", "stebz", "stev"):
+        expected = scipy.linalg.eigh_tridiagonal(diagonal, beside, lapack_driver=driver)[1]
+        found = linalg.eigh_tridiagonal(diagonal, beside, lapack_driver=driver)[1]
+        np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+    for driver in ("gesdd", "gesvd"):
+        expected = scipy.linalg.null_space(wide, lapack_driver=driver)
+        np.testing.assert_allclose(linalg.null_space(wide, lapack_driver=driver).numpy(), expected, atol=1e-12)

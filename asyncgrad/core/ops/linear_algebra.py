@@ -335,6 +335,12 @@ RULES[np.cross] = cross
 
 def linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Return the vectors that are perpendicular to two vectors of three elements each."""
+    x1, x2 = array_like(x1), array_like(x2)
+    if any(one.shape[axis_index(axis, one.ndim)] != 3 for one in (x1, x2)):
+        raise ValueError(
+            f"numpy.linalg.cross takes vectors of three elements, not arrays of shapes {x1.shape} and {x2.shape}: "
+            "numpy.cross takes those of two elements, too"
+        )
     return cross(x1, x2, axis=axis)
 
 

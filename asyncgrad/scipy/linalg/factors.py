@@ -91,7 +91,7 @@ def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
     matrix = _matrix("polar", a)
     if side not in ("right", "left"):
         raise ValueError(f"scipy.linalg.polar takes side 'right' or 'left', not {side!r}")
-    refuse_infinity("polar", matrix)
+    refuse_infinity("polar", matrix, is_optional=False)
     rows, columns = matrix.shape
     if rows >= columns:
         u, p = polar_(matrix)
@@ -113,13 +113,15 @@ def orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> tuple[An
     Args:
         A: shape (m, n).
         B: shape (m, n); `A.H @ B` is not singular.
-        check_finite: as SciPy's.
+        check_finite: whether NaN and infinity are refused.
 
     Source: scipy.linalg.orthogonal_procrustes.
     """
     a, b = _matrix("orthogonal_procrustes", A), _matrix("orthogonal_procrustes", B)
     if a.shape != b.shape:
         raise ValueError(f"scipy.linalg.orthogonal_procrustes takes matrices of one shape, not {a.shape} and {b.shape}")
+    if check_finite:
+        refuse_infinity("orthogonal_procrustes", a, b)
     u, p = polar_(product(adjoint(a), b))
     # The singular values are the eigenvalues of the Hermitian factor.
     return u, np.trace(p).real
@@ -248,6 +250,7 @@ def orth(A: Any, rcond: Any = None) -> Any:
     Source: scipy.linalg.orth.
     """
     matrix = _matrix("orth", A)
+    refuse_infinity("orth", matrix, is_optional=False)
     u, s, _ = np.linalg.svd(matrix, full_matrices=False)
     return u[:, : _rank(raw(s), matrix.shape, rcond)]
 
@@ -271,12 +274,12 @@ def null_space(
         rcond: as for `orth`.
         overwrite_a: has no effect.
         check_finite: NaN and infinity are refused anyway.
-        lapack_driver: has no effect.
+        lapack_driver: "gesdd" or "gesvd", by which SciPy chooses the basis.
 
     Source: scipy.linalg.null_space.
     """
     matrix = _matrix("null_space", A)
-    basis = linalg.null_space(raw(matrix), rcond)
+    basis = linalg.null_space(raw(matrix), rcond, lapack_driver=lapack_driver)
     if not basis.size:
         return asarray(basis)
     values = np.linalg.svd(raw(matrix), compute_uv=False)
@@ -390,11 +393,13 @@ def ldl(
         lower: which one, and which triangle is returned.
         hermitian: whether `A` is Hermitian, rather than symmetric with `A = lu @ d @ lu.T`.
         overwrite_a: has no effect.
-        check_finite: as SciPy's.
+        check_finite: whether NaN and infinity are refused.
 
     Source: scipy.linalg.ldl.
     """
     matrix = matrices("ldl", _matrix("ldl", number_as_matrix(A)))
+    if check_finite:
+        refuse_infinity("ldl", matrix)
     hermitian = bool(hermitian) or matrix.dtype.kind == "f"
     lu, d, perm = _ldl[bool(lower), hermitian](mirrored(matrix, lower, hermitian))
     return lu, d, np.asarray(raw(perm))

@@ -1,7 +1,7 @@
 """Functions of square matrices: the exponential, the logarithm, roots, trigonometric and hyperbolic functions.
 
 The derivative of such a function f at A in the direction E is a block of f([[A, E], [0, A]]), and its transpose the
-same at the transposed matrix. So f is its own derivative, to any order.
+same at the transposed matrix. So f is its own derivative, to any order; but for roots and signs, which solve equations.
 
 Source: Mathias, A Chain Rule for Matrix Functions, 1996; Higham, Functions of Matrices, 2008.
 """
@@ -16,9 +16,11 @@ from scipy import linalg
 
 from ...core.arrays.axes import array_like
 from ...core.arrays.values import raw
+from ...core.ops.linear_algebra import product
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
 from ..arguments import matrices, number_as_matrix
+from .lapack import refuse_infinity
 from .stacks import over_stacks
 from .sylvester import sylvester_solution
 
@@ -114,11 +116,13 @@ def expm_frechet(
         E: the direction, of the same shape.
         method: SciPy's are computed alike.
         compute_expm: whether to return the exponential, too.
-        check_finite: as SciPy's.
+        check_finite: whether NaN and infinity are refused.
 
     Source: scipy.linalg.expm_frechet.
     """
     a, e = (_doubled(matrices("expm_frechet", one)) for one in (A, E))
+    if check_finite:
+        refuse_infinity("expm_frechet", a, e)
     if a.shape != e.shape:
         raise ValueError(f"scipy.linalg.expm_frechet takes a direction of the shape of A, not {a.shape} and {e.shape}")
     slope = _frechet(linalg.expm, a, e)
@@ -136,7 +140,10 @@ def logm(A: Any, disp: Any = None) -> Any:
     """
     if disp is not None:
         raise ArgumentError("scipy.linalg.logm of tensors returns the logarithm alone: write no disp=")
-    return _call(matrices("logm", A), linalg.logm)
+    a = matrices("logm", A)
+    # For infinity SciPy's search does not end.
+    refuse_infinity("logm", a, is_optional=False)
+    return _call(a, linalg.logm)
 
 
 @primitive(superlinear=True)
@@ -175,11 +182,26 @@ def sinm(A: Any) -> Any:
     return _call(matrices("sinm", A), linalg.sinm)
 
 
+# Not by blocks: SciPy's sign of a matrix with equal eigenvalues, which those have, is not right.
+@primitive(superlinear=True)
+def sign_(a: Any) -> Any:
+    """Return the signs of square matrices."""
+    return _of_each(linalg.signm, a)
+
+
+@derivative(sign_, "a")
+def _(g: Array, a: Array, out: Array) -> Array:
+    # With s and the root n = s @ a of a @ a the change l of s by e has n @ l + l @ n = e - s @ e @ s.
+    root = product(out, a)
+    inner = sylvester_solution.call(root.mT, root.mT, g)
+    return inner - product(out.mT, product(inner, out.mT))
+
+
 def signm(A: Any, disp: Any = None) -> Any:
     """Return the signs of square matrices, whose eigenvalues are 1 and -1; see `scipy.linalg.signm`."""
     if disp is not None:
         raise ArgumentError("scipy.linalg.signm of tensors returns the sign alone: write no disp=")
-    return _call(matrices("signm", A), linalg.signm)
+    return sign_.call(matrices("signm", A))
 
 
 def tanm(A: Any) -> Any:

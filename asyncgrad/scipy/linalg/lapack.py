@@ -23,15 +23,21 @@ __all__ = ["refuse_infinity", "schur_form", "solve_by_schur_forms", "solve_trian
 _KINDS = frozenset("fdFD")
 
 
-def refuse_infinity(name: str, *arrays: Any) -> None:
+def refuse_infinity(name: str, *arrays: Any, is_optional: bool = True) -> None:
     """Raise for a function of SciPy's unless all elements of its arguments are finite numbers.
+
+    Args:
+        name: the function.
+        arrays: its arguments.
+        is_optional: whether it takes `check_finite`.
 
     Raises:
         ValueError: one is infinite or NaN; the message names the function.
     """
     for array in arrays:
         if not np.isfinite(raw(array)).all():
-            raise ValueError(f"scipy.linalg.{name} takes neither infinity nor NaN: write check_finite=False if meant")
+            hint = ": write check_finite=False if meant" if is_optional else ""
+            raise ValueError(f"scipy.linalg.{name} takes neither infinity nor NaN{hint}")
 
 
 @functools.lru_cache(maxsize=64)

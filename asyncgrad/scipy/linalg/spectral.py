@@ -183,6 +183,9 @@ def eigh(
         chosen = {"lower": lower, "eigvals_only": eigvals_only, "type": type, "subset_by_value": subset_by_value}
         return _eigh_of_each(a, b, **chosen, subset_by_index=subset_by_index)
     factor, given = None, {"lower": lower, "type": type, "check_finite": False, "driver": driver}
+    # SciPy chooses another routine, which may return other phases, where some vectors are asked for.
+    by_value = None if subset_by_value is None else [float(raw(one)) for one in subset_by_value]
+    given |= {"subset_by_index": subset_by_index, "subset_by_value": by_value}
     theirs = None if eigvals_only or not a.size else linalg.eigh(raw(a), None if b is None else raw(b), **given)[1]
     if b is not None:
         factor = cholesky(b, True) if lower else adjoint(cholesky(b, False))
@@ -198,9 +201,10 @@ def eigh(
     values, vectors = np.linalg.eigh(a, "L" if lower else "U")
     if factor is not None:
         vectors = product(factor, vectors) if type == 3 else solve_triangular(factor, vectors, 2, True)
-    if theirs is not None:
+    values, vectors = _chosen(values, vectors, subset_by_index, subset_by_value)
+    if theirs is not None and vectors.shape == theirs.shape:
         vectors = vectors * _phases(raw(vectors), theirs)
-    return _chosen(values, vectors, subset_by_index, subset_by_value)
+    return values, vectors
 
 
 #: SciPy's words for what computes eigenvalues: of one matrix, and of two; the last two alone compute some of them.
@@ -218,6 +222,8 @@ def _check_eigh(a: Any, b: Any, kind: int, by_index: Any, by_value: Any, driver:
             raise ValueError(f"{name} takes driver {', '.join(map(repr, expected))} here, not {driver!r}")
         if driver in ("ev", "evd", "gv", "gvd") and (by_index is not None or by_value is not None):
             raise ValueError(f"{name} with driver={driver!r} computes all eigenvalues: write driver=None")
+    if by_index is not None and by_value is not None:
+        raise ValueError(f"{name} takes subset_by_index or subset_by_value, not both")
     if by_index is not None:
         first, last = (int(one) for one in by_index)
         if not 0 <= first <= last < a.shape[-1]:
@@ -240,8 +246,6 @@ _eigh_of_each = over_stacks(2, 2)(eigh)
 
 
 def _chosen(values: Any, vectors: Any, by_index: Any, by_value: Any) -> Any:
-    if by_index is not None and by_value is not None:
-        raise ValueError("scipy.linalg.eigh takes subset_by_index or subset_by_value, not both")
     chosen: Any = slice(None)
     if by_index is not None:
         chosen = slice(int(by_index[0]), int(by_index[1]) + 1)
@@ -298,8 +302,8 @@ def eigh_tridiagonal(
         select: "a" for all, "i" for indices, "v" for an interval of values.
         select_range: the first and the last.
         check_finite: as SciPy's.
-        tol: has no effect.
-        lapack_driver: has no effect.
+        tol: has no effect on the eigenvalues.
+        lapack_driver: has an effect on the signs of eigenvectors alone.
 
     Source: scipy.linalg.eigh_tridiagonal.
     """
@@ -325,7 +329,12 @@ def eigh_tridiagonal(
         )
     if not subset and select not in ("a", "all", 0):
         raise ValueError(f"scipy.linalg.eigh_tridiagonal takes select 'a', 'i' or 'v', not {select!r}")
-    return eigh(np.diag(d) + np.diag(e, -1), eigvals_only=eigvals_only, **subset)
+    found = eigh(np.diag(d) + np.diag(e, -1), eigvals_only=eigvals_only, **subset)
+    if eigvals_only:
+        return found
+    values, vectors = found
+    theirs = linalg.eigh_tridiagonal(raw(d), raw(e), False, select, select_range, False, tol, lapack_driver)[1]
+    return values, vectors * _phases(raw(vectors), theirs) if vectors.shape == theirs.shape else vectors
 
 
 def eigvalsh_tridiagonal(
@@ -379,21 +388,24 @@ def qr(
         a: shape (m, n).
         overwrite_a: has no effect.
         lwork: has no effect.
-        mode: "full", "economic", or "r" for r alone.
+        mode: "full", "economic", "r" for r alone, or, for a matrix that requires no grad, "raw" for LAPACK's form of q.
         pivoting: whether columns are exchanged, so that the diagonal of r falls; then their order is returned, too.
         check_finite: as SciPy's.
 
     Raises:
-        ArgumentError: the mode is "raw".
+        ArgumentError: there is no such mode, or it is "raw" and the matrix requires grad.
 
     Source: scipy.linalg.qr.
     """
     modes: dict[str, Literal["complete", "reduced", "r"]] = {"full": "complete", "economic": "reduced", "r": "r"}
-    if mode not in modes:
-        raise ArgumentError(f"scipy.linalg.qr has a derivative with mode 'full', 'economic' or 'r', not {mode!r}")
     a = lapack_numbers(a)
+    if mode not in modes and (mode != "raw" or (a.requires_grad and is_grad_enabled())):
+        raise ArgumentError(f"scipy.linalg.qr has a derivative with mode 'full', 'economic' or 'r', not {mode!r}")
     if check_finite:
         refuse_infinity("qr", a)
+    if mode == "raw":
+        reflections, *rest = linalg.qr(raw(a), mode="raw", pivoting=pivoting)
+        return (tuple(map(asarray, reflections)), *map(asarray, rest))
     order = None
     if pivoting:
         order = linalg.qr(raw(a), mode="r", pivoting=True)[-1]

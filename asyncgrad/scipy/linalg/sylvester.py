@@ -13,7 +13,7 @@ from ...core.ops.linear_algebra import adjoint as _adjoint
 from ...core.ops.linear_algebra import product
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.context import no_grad
-from ..arguments import floating
+from ..arguments import floating, number_as_matrix
 from .lapack import solve_by_schur_forms
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
         ValueError: the shapes do not fit.
         LinAlgError: there is no single solution.
     """
-    a = floating(a)
-    return _checked_solution("solve_continuous_lyapunov", a, _adjoint(a), floating(q))
+    a, q = (floating(number_as_matrix(one)) for one in (a, q))
+    return _checked_solution("solve_continuous_lyapunov", a, _adjoint(a), q)
 
 
 solve_lyapunov = solve_continuous_lyapunov

@@ -211,11 +211,13 @@ def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fals
         atol: singular values up to it count as 0.
         rtol: and those up to this, relative to the largest; by default the larger length times the precision.
         return_rank: whether to return the rank, too.
-        check_finite: as SciPy's.
+        check_finite: whether NaN and infinity are refused.
 
     Source: scipy.linalg.pinv.
     """
     matrix = matrices("pinv", a, is_square=False, is_for_lapack=True)
+    if check_finite:
+        refuse_infinity("pinv", matrix)
     cutoff, values = _cutoff(matrix, np.linalg.svd(raw(matrix), compute_uv=False), atol, rtol)
     result = np.linalg.pinv(matrix, cutoff)
     return (result, _rank(values, cutoff)) if return_rank else result
@@ -344,18 +346,20 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
     return factor if lower else adjoint(factor)
 
 
-def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
+def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """Return what `cho_solve` takes: the triangular factor of a positive definite matrix, and `lower`.
 
-    The other triangle is that of `a`. Arguments as for `cholesky`.
+    The other triangle is that of `a`. Of a stack, `lower` is an array with an element for each matrix. Arguments as for
+    `cholesky`.
     """
     a = number_as_matrix(a)
     factor = cholesky(a, lower, overwrite_a, check_finite)
     below = np.tri(factor.shape[-1], k=0 if lower else -1, dtype=bool)
-    return np.where(below == lower, factor, lapack_numbers(a)), lower
+    both = np.where(below == lower, factor, lapack_numbers(a))
+    return both, lower if factor.ndim == 2 else np.full(factor.shape[:-2], lower)
 
 
-def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+def cho_solve(c_and_lower: tuple[Any, Any], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     """Return x with `a @ x == b`, given the factor that `cho_factor` returns for `a`.
 
     Args:
@@ -367,6 +371,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
     Source: scipy.linalg.cho_solve.
     """
     c, lower = c_and_lower
+    lower = bool(np.all(raw(lower)))
     first, second = (0, 2) if lower else (2, 0)
     half = solve_triangular(c, b, first, lower, check_finite=check_finite)
     return solve_triangular(c, half, second, lower, check_finite=check_finite)
@@ -597,12 +602,17 @@ def solveh_banded(
         lower: whether the bands below the diagonal are given, rather than those above.
         check_finite: whether NaN and infinity are refused.
 
+    Raises:
+        LinAlgError: the matrix is not positive definite.
+
     Source: scipy.linalg.solveh_banded.
     """
     ab = bands_of("solveh_banded", ab, may_be_none=True)
     if not ab.size:
         b = floating(b)
         return b.astype(np.result_type(ab.dtype, b.dtype), copy=False)
+    # Raises unless the matrix is positive definite.
+    linalg.cholesky_banded(raw(ab), lower=lower, check_finite=check_finite)
     count, size = ab.shape[0] - 1, ab.shape[1]
     rows = list(ab) if lower else [np.conjugate(_moved(ab[count - index], -index, size)) for index in range(count + 1)]
     if ab.dtype.kind == "c":

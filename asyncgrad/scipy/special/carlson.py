@@ -44,34 +44,62 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
     """
     points = points.astype(complex if points.dtype.kind == "c" else float)
     total = sum(powers) - power - 1
+    lengths = np.abs(points)
+    # With an infinite point the integral is 0.
+    vanishes = np.any(np.isinf(lengths), 0)
+    points, lengths = np.where(vanishes, 1.0, points), np.where(vanishes, 1.0, lengths)
     # The poles of the integrand lie by pi above the logarithms of the points: on a ray half-way between the outer ones
     # the nodes keep as far from them as possible.
-    angles, lengths = np.angle(points), np.abs(points)
-    is_zero = lengths == 0
+    angles, is_zero = np.angle(points), lengths == 0
     low = np.minimum(np.min(np.where(is_zero, np.inf, angles), 0), math.pi)
     high = np.maximum(np.max(np.where(is_zero, -np.inf, angles), 0), -math.pi)
     ray, distance = (low + high) / 2, math.pi - (high - low) / 2
     step = np.clip(0.16 * distance, 0.02, 0.5)
     logarithms = np.log(np.where(is_zero, 1.0, lengths))
-    start = np.minimum(np.min(np.where(is_zero, np.inf, logarithms), 0), 700.0)
+    smallest = np.minimum(np.min(np.where(is_zero, np.inf, logarithms), 0), 700.0)
+    largest = np.maximum(np.max(np.where(is_zero, -np.inf, logarithms), 0), -700.0)
+    # In units between both, no power leaves the range of numbers.
+    middle = np.where(smallest <= largest, (smallest + largest) / 2, 0.0)
     exponents = as_like(np.reshape(powers, (-1, *[1] * ray.ndim)), points)
     growth = power + 1 - np.sum(np.where(is_zero, exponents, 0.0), 0)
     diverges = growth <= 0
-    start = start - _DROP / np.where(diverges, 1.0, growth)
-    end = np.maximum(np.max(np.where(is_zero, -np.inf, logarithms), 0), -700.0) + _DROP / total
-    counts = np.where(np.isfinite(end - start), (end - start) / step, 1.0)
-    count = int(max(np.max(counts), 1.0)) + 1 if counts.size else 2
-    direction = np.exp(1j * ray) if points.dtype.kind == "c" else 1.0
-    result: Any = zeros_like(points, ray.shape)
-    block = max(1, _BLOCK // max(1, ray.size))
-    for first in range(0, count, block):
-        numbers = as_like(np.arange(first, min(count, first + block)).reshape(-1, *[1] * ray.ndim), points)
-        t = np.exp(start + step * numbers) * direction
-        product = t ** (power + 1)
-        for point, exponent in zip(points, powers, strict=True):
-            product = product / (t + point) ** exponent
-        result = result + np.sum(product, 0)
-    return np.where(diverges, np.inf, result * step)
+    start = smallest - middle - _DROP / np.where(diverges, 1.0, growth)
+    end = largest - middle + _DROP / total
+    counts = np.where(np.isfinite(end - start) & ~diverges & ~vanishes, (end - start) / step, 1.0)
+    direction = 1j * ray if points.dtype.kind == "c" else 0.0 * ray
+    nodes = [np.ravel(one) for one in (start + direction, step, counts)]
+    flat = (points / np.exp(middle)).reshape((len(powers), -1))
+    result = _sum_over_nodes(flat, powers, power, *nodes).reshape(ray.shape) * step * np.exp(-total * middle)
+    return np.where(vanishes, 0.0, np.where(diverges, np.inf, result))
+
+
+@np.errstate(over="ignore", invalid="ignore")  # beyond the nodes of a column, which are left out
+def _sum_over_nodes(points: Any, powers: tuple[float, ...], power: float, start: Any, step: Any, counts: Any) -> Any:
+    """Return for each column of points the sum of the integrand over its nodes, of which each has its own number.
+
+    Args:
+        points: an array whose first axis has an element for each exponent.
+        powers: as for `power_integral`.
+        power: likewise.
+        start: the logarithms of the first nodes.
+        step: between the logarithms of two nodes.
+        counts: how many steps there are.
+    """
+    result: Any = zeros_like(points, start.shape)
+    first, active = 0, np.flatnonzero(counts >= 0)
+    while active.size:
+        here, ends = points[:, active], counts[active]
+        last = min(int(np.max(ends)), first + max(1, _BLOCK // active.size))
+        numbers = as_like(np.arange(first, last + 1, dtype=float)[:, np.newaxis], counts)
+        logarithm = start[active] + step[active] * numbers
+        t, exponent = np.exp(logarithm), (power + 1) * logarithm
+        for point, one in zip(here, powers, strict=True):
+            exponent = exponent - one * np.log(t + point)
+        # Beyond its own nodes the sum of a column is complete.
+        result[active] += np.sum(np.where(numbers <= ends, np.exp(exponent), 0.0), 0)
+        first = last + 1
+        active = active[ends >= first]
+    return result
 
 
 @derivative(power_integral, "points")
@@ -101,26 +129,31 @@ elliprf: Primitive = differentiable(
 )
 
 
-def _degenerate_slopes(x: Any, y: Any) -> Any:
-    """Return the derivatives of R_C by both arguments."""
-    is_principal = (raw(y).real < 0) & (raw(y).imag == 0)
-    safe = np.where(is_principal, 1.0, y)
-    by_x, by_y = _integral((x, safe), (1.5, 1.0)) / -4, _integral((x, safe), (0.5, 2.0)) / -2
-    if not np.any(is_principal):
-        return by_x, by_y
-    # Of Cauchy's principal value; x and y are far from each other.
-    gap, value = 2 * (x - y), special.elliprc(x, y)
-    return (
-        np.where(is_principal, (1 / np.sqrt(x) - value) / gap, by_x),
-        np.where(is_principal, (value - np.sqrt(x) / y) / gap, by_y),
-    )
+#: Where both arguments of R_C are nearer to each other than this, relative, the closed forms of its derivatives cancel.
+_NEAR = 0.25
+
+
+def _degenerate_slope(x: Any, y: Any, *, by_first: bool) -> Any:
+    """Return a derivative of R_C, or of its principal value for y < 0."""
+    is_near = np.abs(raw(x) - raw(y)) < _NEAR * np.maximum(np.abs(raw(x)), np.abs(raw(y)))
+    is_near = is_near | ~np.isfinite(raw(x) - raw(y))
+    if np.all(is_near):
+        return _integral((x, y), (1.5, 1.0)) / -4 if by_first else _integral((x, y), (0.5, 2.0)) / -2
+    # Numbers at which both are defined take the places of those at which the other is taken.
+    far_x, far_y = np.where(is_near, 1.0, x), np.where(is_near, 2.0, y)
+    value, gap = special.elliprc(far_x, far_y), 2 * (far_x - far_y)
+    far = (1 / np.sqrt(far_x) - value) / gap if by_first else (value - np.sqrt(far_x) / far_y) / gap
+    if not np.any(is_near):
+        return far
+    near = _degenerate_slope(np.where(is_near, x, 1.0), np.where(is_near, y, 1.0), by_first=by_first)
+    return np.where(is_near, near, far)
 
 
 elliprc: Primitive = differentiable(
     special.elliprc,
     "x y",
-    x=lambda g, x, y: g * _degenerate_slopes(x, y)[0],
-    y=lambda g, x, y: g * _degenerate_slopes(x, y)[1],
+    x=lambda g, x, y: g * _degenerate_slope(x, y, by_first=True),
+    y=lambda g, x, y: g * _degenerate_slope(x, y, by_first=False),
 )
 elliprd: Primitive = differentiable(
     special.elliprd,

@@ -215,6 +215,11 @@ huber: Primitive = differentiable(
 )
 
 
+def _where_any(formula: Any, delta: Any, r: Any) -> Any:
+    """Return a derivative, which is 0 where both arguments are."""
+    return compute_where((raw(delta) != 0) | (raw(r) != 0), formula, delta, r)
+
+
 def _pseudo_huber_by_delta(delta: Any, r: Any) -> Any:
     size = np.hypot(delta, r)
     # This is size - 2 * delta + delta**2 / size, whose terms cancel. No number on the way over- or underflows alone.
@@ -231,6 +236,6 @@ def _pseudo_huber_by_residual(delta: Any, r: Any) -> Any:
 pseudo_huber: Primitive = differentiable(
     special.pseudo_huber,
     "delta r",
-    delta=lambda g, delta, r: g * _pseudo_huber_by_delta(delta, r),
-    r=lambda g, delta, r: g * _pseudo_huber_by_residual(delta, r),
+    delta=lambda g, delta, r: g * _where_any(_pseudo_huber_by_delta, delta, r),
+    r=lambda g, delta, r: g * _where_any(_pseudo_huber_by_residual, delta, r),
 )

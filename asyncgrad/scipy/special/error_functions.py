@@ -116,8 +116,24 @@ def _voigt_slope(x: Any, sigma: Any, gamma: Any) -> Any:
 
 
 def _voigt_is_narrow(x: Any, sigma: Any, gamma: Any) -> Any:
-    """Return where the profile is next to that of sigma = 0, the real part of i / (pi (x + i gamma))."""
-    return np.abs(raw(sigma)) < 1e-4 * np.hypot(raw(x), raw(gamma))
+    """Return where the profile is next to that of sigma = 0, the real part of i / (pi (x + i gamma)).
+
+    There it is the real part of i / pi times a series in w = 1 / (x + i gamma), the sum over k of
+    (2k - 1)!! * sigma**2k * w**(2k + 1).
+    """
+    return np.abs(raw(sigma)) < 1e-2 * np.hypot(raw(x), raw(gamma))
+
+
+#: (2k + 1)!!, of the derivative by x, and 2k * (2k - 1)!!, of that by sigma.
+_BY_PLACE = (1, 3, 15, 105, 945, 10395)
+_BY_SIGMA = (2, 12, 90, 840, 9450, 124740)
+
+
+def _voigt_series(terms: tuple[int, ...], sigma: Any, inverse: Any) -> Any:
+    square, series = np.square(sigma * inverse), 0.0
+    for term in reversed(terms):
+        series = series * square + term
+    return series
 
 
 def _voigt_by_place(x: Any, sigma: Any, gamma: Any) -> Any:
@@ -127,8 +143,8 @@ def _voigt_by_place(x: Any, sigma: Any, gamma: Any) -> Any:
         return _voigt_slope(x, sigma, gamma)[1]
     # The profile solves the heat equation: its derivative by sigma is sigma times the second one by x.
     inverse = 1 / np.where(narrow, x + 1j * gamma, 1.0)
-    square = np.square(inverse)
-    found = -1j / math.pi * square * (1 + 3 * np.square(sigma) * square)
+    narrow_sigma = np.where(narrow, sigma, 0.0)
+    found = -1j / math.pi * np.square(inverse) * _voigt_series(_BY_PLACE, narrow_sigma, inverse)
     return np.where(narrow, found, _voigt_slope(x, np.where(narrow, 1.0, sigma), gamma)[1])
 
 
@@ -141,7 +157,9 @@ def _voigt_by_sigma(x: Any, sigma: Any, gamma: Any, out: Any) -> Any:
     if not is_any:
         return found
     inverse = 1 / np.where(narrow, x + 1j * gamma, 1.0)
-    return np.where(narrow, (2j / math.pi * sigma * inverse**3).real, found)
+    narrow_sigma = np.where(narrow, sigma, 0.0)
+    series = 1j / math.pi * narrow_sigma * inverse**3 * _voigt_series(_BY_SIGMA, narrow_sigma, inverse)
+    return np.where(narrow, series.real, found)
 
 
 voigt_profile: Primitive = differentiable(
@@ -224,6 +242,15 @@ def _(g: Any, x: Any) -> Array:
     return g * (np.cos(x) / x)
 
 
+def _half_turns_of_square(z: Any) -> Any:
+    """Return pi / 2 * z**2, for real numbers less whole turns: of large angles pi has too few digits."""
+    square = z * z
+    if raw(square).dtype.kind == "f":
+        turns = np.rint(raw(square) / 4)
+        square = square - 4 * np.where(np.isfinite(turns), turns, 0.0)
+    return math.pi / 2 * square
+
+
 @primitive()
 def fresnel_sine(z: Any) -> Any:
     """Return the integral of sin(pi t**2 / 2) from 0 to z."""
@@ -232,7 +259,7 @@ def fresnel_sine(z: Any) -> Any:
 
 @derivative(fresnel_sine, "z")
 def _(g: Any, z: Any) -> Array:
-    return g * np.sin(math.pi / 2 * (z * z))
+    return g * np.sin(_half_turns_of_square(z))
 
 
 @primitive()
@@ -243,7 +270,7 @@ def fresnel_cosine(z: Any) -> Any:
 
 @derivative(fresnel_cosine, "z")
 def _(g: Any, z: Any) -> Array:
-    return g * np.cos(math.pi / 2 * (z * z))
+    return g * np.cos(_half_turns_of_square(z))
 
 
 def shichi(x: Any, /) -> tuple[Any, Any]:

@@ -210,8 +210,7 @@ betaln: Primitive = differentiable(
 def _beta_by(a: Any, b: Any, out: Any) -> Any:
     """Return the derivative of the beta function by `a`; where it is 0 at infinity so is that."""
     is_zero = (np.isposinf(raw(a)) | np.isposinf(raw(b))) & (raw(out) == 0)
-    total = raw(a) + raw(b)
-    is_pole = (total <= 0) & (total == np.rint(total)) & (raw(out) == 0)
+    is_pole = _is_pole(raw(a) + raw(b)) & (raw(out) == 0)
     slope = compute_where(~is_zero & ~is_pole, lambda a, b, out: out * psi_difference(a, b), a, b, out)
     if not np.any(is_pole):
         return slope
@@ -223,8 +222,21 @@ def _beta_by_at_pole(a: Any, b: Any, out: Any) -> Any:
     return out * special.psi(a) + special.gamma(a) * special.gamma(b) * rgamma_slope(a + b)
 
 
+def _is_pole(x: Any) -> Any:
+    """Return where the gamma function of an array without history has a pole."""
+    return (x <= 0) & (x == np.rint(x)) & np.isfinite(x)
+
+
 def psi_difference(a: Any, b: Any) -> Any:
-    """Return psi(a) - psi(a + b), also where b is so small beside a that the difference would lose its digits."""
+    """Return psi(a) - psi(a + b).
+
+    It has its digits where b is small beside a, too, and its limit where both are poles at a distance that stays.
+    """
+    is_pole = _is_pole(raw(a))
+    if np.any(is_pole) and np.any(is_pole := is_pole & _is_pole(raw(a) + raw(b))):
+        # Both cotangents of the reflections are the same.
+        mirrored = -psi_difference(np.where(is_pole, 1 - a - b, 1.0), np.where(is_pole, b, 1.0))
+        return np.where(is_pole, mirrored, psi_difference(np.where(is_pole, 1.0, a), np.where(is_pole, 1.0, b)))
     is_small = np.abs(raw(b)) < 1e-4 * np.abs(raw(a))
     if not np.any(is_small):
         return special.psi(a) - special.psi(a + b)

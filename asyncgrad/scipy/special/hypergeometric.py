@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import Primitive
+from ...errors import MissingDerivativeError
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .hypergeometric_series import series
@@ -33,6 +34,8 @@ hyp0f1: Primitive = differentiable(
 # from 0, where exp(z) is too small, it is gamma(b) / gamma(b - a) * (-z)**-a times a series in -1 / z.
 
 _FAR = -600.0
+#: The most terms of a polynomial, each of which is recorded.
+_MOST_TERMS = 10_000
 
 
 def _confluent(a: Any, b: Any, z: Any, *by: int) -> Any:
@@ -85,7 +88,13 @@ def _confluent_slope(a: Any, b: Any, x: Any, out: Any) -> Any:
     usual = compute_where(~is_pole, lambda a, b, x: a / b * special.hyp1f1(a + 1, b + 1, x), a, b, x)
     a, b, x = (np.where(is_polynomial, one, safe) for one, safe in ((a, 0.0), (b, -1.0), (x, 0.0)))
     slope: Any = 1.0
-    for k in range(int(-np.min(raw(a).real, initial=0.0)) - 1, 0, -1):
+    degree = int(-np.min(raw(a).real, initial=0.0))
+    if degree > _MOST_TERMS:
+        raise MissingDerivativeError(
+            f"scipy.special.hyp1f1 has derivatives at a pole of b for a of at least {-_MOST_TERMS}, not of {-degree}, "
+            "as the polynomial that it is there has as many terms: detach the arguments"
+        )
+    for k in range(degree - 1, 0, -1):
         # The coefficients of degrees from -a on are 0.
         is_term = raw(a).real < -k
         step = np.where(is_term, a + k, 0.0) / np.where(is_term, b + k, 1.0)

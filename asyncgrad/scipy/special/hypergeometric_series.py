@@ -71,7 +71,7 @@ def _series(parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], p
             scale = np.abs(total[orders])
             is_done = (size <= 1e-17 * scale) | ~np.isfinite(scale)
             # The factors of a parameter below 0 may grow again, and the first terms do not depend on all parameters.
-            may_end = index > sum(orders) and (parameters + power + index > 0).all()
+            may_end = index > sum(orders) and not (parameters + power + index <= 0).any()
             quiet = quiet + 1 if may_end and is_done.all() else 0
             if quiet == 3 or (quiet and not np.any(term)):
                 break

@@ -137,23 +137,29 @@ gammainccinv: Primitive = differentiable(
 # gdtr(a, b, x) is gammainc(b, a * x), chdtr(v, x) is gammainc(v / 2, x / 2), pdtr(k, m) is gammaincc(k + 1, m).
 
 
-def _gamma_density_by_rate(a: Any, b: Any, x: Any) -> Any:
-    return _where_finite(lambda a, b, x: gamma_density(b, a * x) * x, a, b, x)
+def _gamma_density_by_factor(b: Any, x: Any, factor: Any) -> Any:
+    """Return the derivative of gammainc(b, x * factor) by x; where the factor is 0, the result does not depend on x."""
+
+    def finite(b: Any, x: Any, factor: Any) -> Any:
+        is_zero = raw(factor) == 0
+        return compute_where(~is_zero, lambda b, x, factor: gamma_density(b, x * factor) * factor, b, x, factor)
+
+    return _where_finite(finite, b, x, factor)
 
 
 gdtr: Primitive = differentiable(
     special.gdtr,
     "a b x",
-    a=lambda g, a, b, x: g * _gamma_density_by_rate(a, b, x),
+    a=lambda g, a, b, x: g * _gamma_density_by_factor(b, a, x),
     b=lambda g, a, b, x: g * gamma_by_shape(b, a * x),
-    x=lambda g, a, b, x: g * (gamma_density(b, a * x) * a),
+    x=lambda g, a, b, x: g * _gamma_density_by_factor(b, x, a),
 )
 gdtrc: Primitive = differentiable(
     special.gdtrc,
     "a b x",
-    a=lambda g, a, b, x: -g * _gamma_density_by_rate(a, b, x),
+    a=lambda g, a, b, x: -g * _gamma_density_by_factor(b, a, x),
     b=lambda g, a, b, x: -g * gamma_by_shape(b, a * x),
-    x=lambda g, a, b, x: -g * (gamma_density(b, a * x) * a),
+    x=lambda g, a, b, x: -g * _gamma_density_by_factor(b, x, a),
 )
 # Their products a * x are quantiles.
 gdtrix: Primitive = differentiable(
@@ -204,7 +210,8 @@ pdtri: Primitive = differentiable(
     special.pdtri,
     "k y",
     k=lambda g: None,
-    y=lambda g, k, out: -g / gamma_density(np.floor(raw(k)) + 1, out),
+    # SciPy's takes the whole part, where the others take the whole number below.
+    y=lambda g, k, out: -g / gamma_density(np.trunc(raw(k)) + 1, out),
 )
 
 

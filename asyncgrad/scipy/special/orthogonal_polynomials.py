@@ -187,11 +187,12 @@ def _first_chebyshev_by_x(n: Any, x: Any) -> Any:
 
 
 def _second_chebyshev_by_x(n: Any, x: Any) -> Any:
-    if not _is_integer(n):
-        return _gegenbauer_by_x(n, 1.0, x)
     # That of -n - 2 is minus that of n.
-    degree = np.where(raw(n) < 0, -2 - raw(n), raw(n))
-    return np.where(raw(n) < 0, -1.0, 1.0) * _gegenbauer_by_x(degree, 1.0, x)
+    is_low = raw(n) < -1
+    degree = raw(n) if _is_integer(n) else n
+    if not np.any(is_low):
+        return _gegenbauer_by_x(degree, 1.0, x)
+    return np.where(is_low, -1.0, 1.0) * _gegenbauer_by_x(np.where(is_low, -2 - degree, degree), 1.0, x)
 
 
 eval_chebyt: Primitive = differentiable(

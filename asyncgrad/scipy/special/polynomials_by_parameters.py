@@ -47,7 +47,7 @@ def _climb(n: Any, start: Callable[[Any], Pair], step: Callable[[Any, Pair, Pair
     Raises:
         MissingDerivativeError: it would take too many steps.
     """
-    steps = np.maximum(np.floor(raw(n)) - 1, 0)
+    steps = np.fmax(np.floor(raw(n)) - 1, 0)
     most = np.max(steps, initial=0.0)
     if most > _MOST_STEPS:
         raise MissingDerivativeError(

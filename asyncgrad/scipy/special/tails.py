@@ -54,6 +54,8 @@ kolmogi: Primitive = differentiable(special.kolmogi, "p", p=lambda g, out: g / k
 
 #: The most elements of one block of terms.
 _BLOCK = 1 << 18
+#: SciPy's, too: the sum has as many terms, and beyond it the distribution is computed as its limit.
+_LARGEST_SAMPLE = 1_000_000
 
 
 @primitive()
@@ -62,18 +64,48 @@ def smirnov_derivative(d: Any, n: Any, order: int) -> Array:
     d, n = np.broadcast_arrays(np.asarray(d, float), np.floor(n))
     result = np.full(d.shape, np.nan)
     inside = (d >= 0) & (d <= 1) & (n >= 1)
-    points, counts = d[inside], n[inside]
-    # That of v = 0 is (1 - d)**n.
-    found = -counts * (1 - points) ** (counts - 1)
-    if order == 2:
-        found = counts * (counts - 1) * (1 - points) ** np.maximum(counts - 2, 0)
-    most = int(counts.max(initial=0.0))
-    rows = max(1, _BLOCK // max(1, points.size))
-    for first in range(1, most + 1, rows):
-        v = np.arange(first, min(most + 1, first + rows), dtype=float)[:, np.newaxis]
-        found = found + np.sum(_smirnov_terms(points, counts, v, order), 0)
-    result[inside] = found
+    is_large = inside & (n > _LARGEST_SAMPLE)
+    # As SciPy's, whose result underflows there.
+    is_far = inside & ~is_large & (2 * n * d * d > 745)
+    is_near = inside & ~is_large & (n * d <= 1)
+    result[is_far] = 0.0
+    is_between = inside & ~is_large & ~is_far & ~is_near
+    for mask, formula in ((is_large, _smirnov_limit), (is_near, _smirnov_at_start), (is_between, _smirnov_sum)):
+        if np.any(mask):
+            result[mask] = formula(d[mask], n[mask], order)
     return result
+
+
+def _smirnov_limit(d: Any, n: Any, order: int) -> Any:
+    """Return a derivative of exp(-(6 * n * d + 1)**2 / (18 * n))."""
+    slope = -(6 * n * d + 1) * (2 / 3)
+    found = np.exp(-(slope * slope) / (8 * n))
+    # Not of the square of the slope, which may overflow where the other factor is 0.
+    return found * slope if order == 1 else found * slope * slope - 4 * n * found
+
+
+def _smirnov_at_start(d: Any, n: Any, order: int) -> Any:
+    """Return a derivative of 1 - d * (1 + d)**(n - 1), for d of at most 1 / n."""
+    if order == 1:
+        return -((1 + d) ** (n - 2)) * (1 + n * d)
+    return -((1 + d) ** (n - 3)) * ((n - 2) * (1 + n * d) + n * (1 + d))
+
+
+def _smirnov_sum(d: Any, n: Any, order: int) -> Any:
+    # That of v = 0 is (1 - d)**n.
+    found = -n * (1 - d) ** (n - 1) if order == 1 else n * (n - 1) * (1 - d) ** np.maximum(n - 2, 0)
+    # The longest sums first, so that those which end are left out.
+    counts = np.floor(n * (1 - d))
+    places = np.argsort(-counts)
+    d, n, counts = d[places], n[places], counts[places]
+    first, active = 1, int(np.sum(counts >= 1))
+    while active:
+        last = min(int(counts[0]), first + _BLOCK // active)
+        v = np.arange(first, last + 1, dtype=float)[:, np.newaxis]
+        found[places[:active]] += np.sum(_smirnov_terms(d[:active], n[:active], v, order), 0)
+        first = last + 1
+        active = int(np.sum(counts >= first))
+    return found
 
 
 def _smirnov_terms(d: Any, n: Any, v: Any, order: int) -> Any:

@@ -30,5 +30,6 @@ def trapezoid_nodes(height: Callable[[Any], Any], peak: Any, curvature: Any, wid
             while (near := (height(peak + sign * reach) > top - _DROP) & (reach < 1e4)).any():
                 reach = np.where(near, reach * 1.25, reach)
         ends.append(peak + sign * reach)
-    count = int(np.ceil(np.max((ends[1] - ends[0]) / step, initial=1.0))) + 1
+    # Of NaN among the arguments the nodes are NaN, as many as those of others.
+    count = int(np.ceil(np.fmax.reduce(((ends[1] - ends[0]) / step).ravel(), initial=1.0))) + 1
     return ends[0] + step * np.arange(count).reshape(-1, *[1] * np.ndim(peak)), step

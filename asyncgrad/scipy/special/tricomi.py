@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.values import raw
+from ...errors import MissingDerivativeError
 from ..ufuncs import special
 from .trapezoid import trapezoid_nodes
 
 __all__ = ["tricomi", "tricomi_by_parameter"]
+
+#: The most steps of the recurrence, each of which is recorded.
+_MOST_STEPS = 10_000
 
 
 def tricomi(a: Any, b: Any, x: Any) -> Any:
@@ -36,6 +40,11 @@ def _recurrence(a: Any, b: Any, x: Any, parameter: float) -> tuple[Any, Any]:
         return np.where(inside, found[0], np.nan), np.where(inside, found[1], np.nan)
     # The least whole number with which all of a are at least 1 / 10.
     count = int(np.ceil(max(0.0, 0.1 - np.min(raw(a), initial=1.0))))
+    if count > _MOST_STEPS:
+        raise MissingDerivativeError(
+            f"scipy.special.hyperu has derivatives for a of at least {-_MOST_STEPS}, not of {np.min(raw(a))}, as each "
+            "whole number below 0 takes a step: detach the arguments"
+        )
     value, slope = _integrals(a + count, b, x, parameter)
     if not count:
         return value, slope

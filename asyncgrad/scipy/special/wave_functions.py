@@ -180,27 +180,78 @@ def _no_second_derivative(name: str) -> Callable[[Any], Any]:
     return formula
 
 
+# Mathieu's are eigenvalues of a tridiagonal matrix, whose vectors hold the coefficients of the solution's waves. With s
+# of 0, 1 or 2 the diagonal is (2 * k + s)**2, to whose first element q is added for odd cosines and from which it is
+# taken for odd sines; beside the diagonal is q, times sqrt(2) at the first place for even cosines.
+
+
 @primitive()
-def mathieu_mean(q: Any, m: Any, ufunc: np.ufunc) -> Array:
-    """Return the mean of 2 * cos(2 * x), weighted by the square of a periodic solution of Mathieu's equation."""
-    degrees = np.arange(0.0, 360.0, 0.5).reshape(-1, *[1] * np.broadcast(q, m).ndim)
-    squares = np.square(ufunc(m, q, degrees)[0])
-    return np.sum(2 * np.cos(2 * _DEGREE * degrees) * squares, 0) / np.sum(squares, 0)
+def mathieu_slope(q: Any, m: Any, value: Any, is_sine: bool) -> Array:
+    """Return the derivative of a characteristic value by q, the mean of the matrix's, weighted by its vector."""
+    q, m, value = (np.array(one, float) for one in np.broadcast_arrays(q, m, value))
+    is_valid = np.isfinite(q) & np.isfinite(value) & (m == np.rint(m)) & (m >= is_sine) & (m <= _MOST_WAVES)
+    q, m, value = (np.where(is_valid, one, safe) for one, safe in ((q, 0.0), (m, 1.0), (value, 1.0)))
+    is_odd = m % 2 == 1
+    smallest = np.where(is_odd, 1, 2 if is_sine else 0)
+    by_first = np.where(is_odd, -1.0 if is_sine else 1.0, 0.0)
+    root = np.where(is_odd | is_sine, 1.0, math.sqrt(2))
+    middle = ((m - smallest) // 2).astype(int)
+    # Beyond the wave whose square is value + 2 * |q| coefficients fall as those of Bessel functions do.
+    reach = np.maximum(np.sqrt(np.maximum(value + 2 * np.abs(q), 0.0)), m)
+    count = int(np.max(reach / 2 + 6 * np.cbrt(reach), initial=1.0)) + 20
+
+    def rest(k: int) -> Any:
+        return value - (2 * k + smallest) ** 2 - (by_first * q if k == 0 else 0.0)
+
+    # Coefficients over their neighbours nearer to the wave of number m, from both ends, which is stable.
+    ratios: list[Any] = [0.0] * count
+    above: Any = 0.0
+    below: Any = 0.0
+    for k in range(count - 1, 0, -1):
+        beside = q * root if k == 1 else q
+        above = beside / _not_zero(rest(k) - q * above)
+        ratios[k] = np.where(k > middle, above, ratios[k])
+    for k in range(int(np.max(middle, initial=0))):
+        beside, before = (q * root if k == 0 else q), (q * root if k == 1 else q)
+        below = beside / _not_zero(rest(k) - before * below)
+        ratios[k] = np.where(k < middle, below, ratios[k])
+    return np.where(is_valid, _mean_of_slope(ratios, middle, root, by_first), np.nan)
 
 
-derivative(mathieu_mean, "q")(_no_second_derivative("mathieu_a or mathieu_b"))
+#: The largest number of waves, beyond which a vector would take minutes.
+_MOST_WAVES = 10_000
+
+
+def _not_zero(value: Any) -> Any:
+    return np.where(value == 0, 1e-300, value)
+
+
+def _mean_of_slope(ratios: list[Any], middle: Any, root: Any, by_first: Any) -> Any:
+    """Return the mean of the derivative of the matrix, given the quotients of coefficients of its vector."""
+    vector = [np.where(k == middle, 1.0, 0.0) for k in range(len(ratios))]
+    for k in range(1, len(ratios)):
+        vector[k] = np.where(k > middle, vector[k - 1] * ratios[k], vector[k])
+    for k in range(int(np.max(middle, initial=0)) - 1, -1, -1):
+        vector[k] = np.where(k < middle, vector[k + 1] * ratios[k], vector[k])
+    total, mean = sum(one * one for one in vector), by_first * vector[0] * vector[0]
+    for k in range(1, len(vector)):
+        mean = mean + 2 * (root if k == 1 else 1.0) * vector[k - 1] * vector[k]
+    return mean / total
+
+
+derivative(mathieu_slope, "q")(_no_second_derivative("mathieu_a or mathieu_b"))
 
 mathieu_a: Primitive = differentiable(
     special.mathieu_a,
     "m q",
     m=lambda g: None,
-    q=lambda g, m, q: g * mathieu_mean.call(q, raw(m), special.mathieu_cem),
+    q=lambda g, m, q, out: g * mathieu_slope.call(q, raw(m), raw(out), False),
 )
 mathieu_b: Primitive = differentiable(
     special.mathieu_b,
     "m q",
     m=lambda g: None,
-    q=lambda g, m, q: g * mathieu_mean.call(q, raw(m), special.mathieu_sem),
+    q=lambda g, m, q, out: g * mathieu_slope.call(q, raw(m), raw(out), True),
 )
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(120)

@@ -382,3 +382,8 @@ def test_the_sign_of_a_determinant_has_no_history() -> None:
     result = np.linalg.slogdet(x)
 
     assert (result.sign.item(), result.sign.is_leaf, result.logabsdet.requires_grad) == (-1, True, True)
+
+
+def test_cross_of_linalg_takes_vectors_of_three_elements_alone() -> None:
+    with pytest.raises(ValueError, match=r"numpy\.linalg\.cross takes vectors of three elements"):
+        np.linalg.cross(ag.tensor([1.0, 2.0]), np.array([3.0, 4.0]))

@@ -12,7 +12,7 @@ import scipy.stats
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import stats
-from asyncgrad.scipy.stats import comparisons, power_transforms
+from asyncgrad.scipy.stats import comparisons, power_transforms, significance
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
@@ -22,6 +22,7 @@ _HOLES = _FIRST.copy()
 _HOLES[1, 0] = _HOLES[3, 2] = np.nan
 _DESCRIBED = tuple(map(np.array, (1.0, 2.0, 10, 3.0, 0.5, 12)))
 _WEIGHTS = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
+_LONG = np.concatenate([_FIRST, _SECOND])
 
 CALLS = named_calls(
     stats,
@@ -56,6 +57,22 @@ CALLS = named_calls(
                 (0, 1, 2, 3),
             ),
         ],
+        "f_oneway": [
+            Case((_FIRST, _SECOND[:4], _SECOND[1:] + 0.5), {"keepdims": True}, (0, 1, 2)),
+            Case((_FIRST, _SECOND), {"axis": None, "equal_var": False}, (0, 1)),
+        ],
+        "jarque_bera": [Case((_FIRST,), {"axis": 0})],
+        "skewtest": [Case((_LONG,), {"axis": 0, "alternative": "less"}), Case((_FIRST,))],
+        "kurtosistest": [Case((_FIRST,)), Case((_FIRST,), {"axis": None, "alternative": "greater"})],
+        "normaltest": [Case((_LONG,), {"keepdims": True})],
+        "chisquare": [
+            Case((_FIRST, _SECOND), {"axis": 1, "sum_check": False}, (0, 1)),
+            Case((_FIRST, None, 1, None)),
+        ],
+        "power_divergence": [
+            Case((_FIRST,), {"lambda_": name})
+            for name in ("log-likelihood", "mod-log-likelihood", "cressie-read", "neyman")
+        ],
         "energy_distance": [Case((_FIRST[:, 0], _SECOND[:4, 1] + 0.0625), {}, (0, 1))],
     },
 )
@@ -63,7 +80,7 @@ _BY_RANKS = {"kendalltau", "mannwhitneyu", "rankdata", "spearmanr", "wilcoxon"}
 
 
 def test_every_function_has_a_case() -> None:
-    every = {*comparisons.__all__, *power_transforms.__all__}
+    every = {*comparisons.__all__, *power_transforms.__all__, *significance.__all__}
     assert every == {name.split("-")[0] for name in CALLS} | _BY_RANKS
 
 

@@ -13,12 +13,15 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import special, stats
-from asyncgrad.scipy.stats import summaries
+from asyncgrad.scipy.stats import directions, sorted_samples, summaries, trimmed
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
 _DATA = np.array([[0.5, 1.25, 3.0], [2.5, 0.75, 1.0], [1.5, 2.0, 0.25], [4.0, 1.75, 2.25]])
 _WEIGHTS = np.array([1.0, 0.5, 2.0])
+_LIMITS = {"limits": (0.6, 3.1), "inclusive": (False, True)}
+_FIVE = np.concatenate([_DATA, [[0.25, 3.5, 1.375]]])
+_LEVELS = np.array([[0.3], [0.45], [0.8], [0.1]])
 
 CALLS = named_calls(
     stats,
@@ -47,12 +50,57 @@ CALLS = named_calls(
             Case((_DATA[:2, 1], _DATA[:2, 2]), {"alternative": "greater"}, (0, 1), smooth=False),
         ],
         "entropy": [Case((_DATA,)), Case((_DATA, _DATA[:, ::-1] + 1.0, 2.0, 1), {}, (0, 1))],
+        "describe": [Case((_DATA,)), Case((_DATA, None, 0, False))],
+        "gstd": [Case((_DATA,)), Case((_DATA, None, 0), {"keepdims": True})],
+        "kstat": [Case((_FIVE, n), {"axis": 0, "keepdims": n == 3}) for n in (1, 2, 3, 4)],
+        "kstatvar": [Case((_DATA, 1)), Case((_FIVE, 2), {"axis": 0})],
+        "pointbiserialr": [Case((_DATA[:, 0] > 1, _DATA[:, 1]), {}, (1,))],
+        "tmean": [Case((_DATA, (0.6, 3.1))), Case((_DATA,), {"axis": (0, 1), "keepdims": True})],
+        "tvar": [Case((_DATA,), {"axis": 0, **_LIMITS}), Case((_DATA,), {"axis": None, "ddof": 0})],
+        "tstd": [Case((_DATA,), {"axis": 1, "limits": (None, 3.5), "keepdims": True})],
+        "tsem": [Case((_DATA,), {"axis": 0, **_LIMITS})],
+        "tmin": [Case((_DATA, 0.7)), Case((_DATA, 2.5, 1, False), smooth=False)],
+        "tmax": [Case((_DATA, 2.1)), Case((_DATA,), {"axis": None})],
+        "trimboth": [Case((_DATA, 0.25)), Case((_DATA, 0.125), {"axis": None})],
+        "trim1": [Case((_DATA, 0.5), {"tail": "left"}), Case((_DATA, 0.4), {"axis": 1})],
+        "circmean": [Case((_DATA * 0.4 - 0.7,)), Case((_DATA, 3.0, -2.0, 1), {"keepdims": True}, (0, 1, 2))],
+        "circvar": [Case((_DATA, 5.0, 0.0, 0), {}, (0, 1))],
+        "circstd": [Case((_DATA,)), Case((_DATA, 5.0), {"axis": 1, "normalize": True})],
+        "lmoment": [
+            Case((_DATA,), {"axis": 1}),
+            Case((_FIVE, [3, 1]), {"standardize": False, "keepdims": True}),
+            Case((_FIVE[:, 0], 4)),
+        ],
+        "differential_entropy": [
+            Case((_FIVE,), {"axis": None, "base": 2.0}),
+            *(Case((_FIVE,), {"method": method, "window_length": 2}) for method in ("van es", "vasicek", "correa")),
+        ],
+        "quantile": [
+            *(
+                Case((_DATA, _LEVELS), {"method": method}, (0, 1))
+                for method in ("linear", "hazen", "weibull", "median_unbiased", "normal_unbiased", "harrell-davis")
+            ),
+            *(
+                Case((_DATA, _LEVELS[:3].ravel()), {"method": method, "axis": None})
+                for method in ("inverted_cdf", "averaged_inverted_cdf", "closest_observation", "round_outward")
+            ),
+            *(
+                Case((_DATA, np.array(0.35)), {"method": method, "axis": 1, "keepdims": True})
+                for method in ("interpolated_inverted_cdf", "round_inward", "round_nearest")
+            ),
+            Case((_DATA, _LEVELS[:3]), {"weights": np.array([[1.0], [2.0], [0.5], [0.0]])}),
+        ],
+        "expectile": [
+            Case((_DATA, np.array(0.75)), {}, (0, 1)),
+            Case((_DATA, 0.1), {"weights": _WEIGHTS}, (0, "weights")),
+        ],
     },
 )
 
 
 def test_every_summary_has_a_case() -> None:
-    assert set(summaries.__all__) == {name.split("-")[0] for name in CALLS}
+    every = {name for module in (directions, sorted_samples, summaries, trimmed) for name in module.__all__}
+    assert every - {"directional_stats"} == {name.split("-")[0] for name in CALLS}
 
 
 @pytest.mark.sampled

@@ -88,6 +88,7 @@ CALLS = named_calls(
                 Case((_DATA, np.array(0.35)), {"method": method, "axis": 1, "keepdims": True})
                 for method in ("interpolated_inverted_cdf", "round_inward", "round_nearest")
             ),
+            Case((_DATA, _LEVELS[:3]), {"weights": _DATA[::-1], "method": "weibull"}, (0, 1, "weights")),
             Case((_DATA, _LEVELS[:3]), {"weights": np.array([[1.0], [2.0], [0.5], [0.0]])}),
         ],
         "expectile": [
@@ -115,6 +116,32 @@ def test_derivatives_are_those_of_finite_differences(call: str) -> None:
     ours, _, case = CALLS[call]
 
     check(ours, case)
+
+
+def test_the_mean_direction_is_scipys() -> None:
+    vectors = np.stack([_DATA, _DATA[::-1] - 1.0])
+    for normalize in (True, False):
+        found = stats.directional_stats(ag.tensor(vectors), axis=1, normalize=normalize)
+        expected = scipy.stats.directional_stats(vectors, axis=1, normalize=normalize)
+        np.testing.assert_allclose(found.mean_direction, expected.mean_direction, rtol=1e-12)
+        np.testing.assert_allclose(found.mean_resultant_length, expected.mean_resultant_length, rtol=1e-12)
+    check(lambda x: tuple(stats.directional_stats(x)), Case((_DATA,)))
+
+
+def test_spreads_of_angles_and_numbers_that_are_all_equal_have_the_gradient_0() -> None:
+    angles = ag.tensor([1.3, 1.3, 1.3], requires_grad=True)
+
+    for spread in (stats.circvar, stats.circstd, stats.tstd, stats.gstd):
+        (slope,) = sync.grad(spread(angles), [angles])
+        np.testing.assert_allclose(slope, 0.0, atol=1e-7)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.01, 0.5, 0.99, 1.0])
+def test_an_expectile_balances_what_lies_above_and_below(alpha: float) -> None:
+    found = stats.expectile(_DATA, alpha).item()
+
+    above, below = np.maximum(_DATA - found, 0.0).sum(), np.maximum(found - _DATA, 0.0).sum()
+    assert alpha * above == pytest.approx((1 - alpha) * below)
 
 
 @pytest.mark.parametrize("name", ["skew", "kurtosis", "zscore"])
@@ -182,6 +209,22 @@ def test_the_entropy_of_shares_of_which_one_is_nothing_is_scipys() -> None:
         (lambda: stats.pearsonr(_DATA, _DATA[:2]), "two samples that broadcast"),
         (lambda: stats.pearsonr(_DATA, _DATA, method=1), "no method but None"),
         (lambda: stats.entropy(_DATA, base=-1), "a positive base, not -1"),
+        (lambda: stats.tmean(_DATA, (5.0, 6.0)), r"lies within, not \(5.0, 6.0\)"),
+        (lambda: stats.trimboth(_DATA, 0.5), "leaves something, not 0.5"),
+        (lambda: stats.trim1(_DATA, 0.1, "both"), "'left' or 'right', not 'both'"),
+        (lambda: stats.kstat(_DATA, 5), "from 1 to 4, not 5"),
+        (lambda: stats.kstatvar(_DATA, 3), "1 or 2, not 3"),
+        (lambda: stats.describe(_DATA[:0]), r"takes data, not an array of shape \(0, 3\)"),
+        (lambda: stats.directional_stats(_WEIGHTS), r"two axes or more, not of shape \(3,\)"),
+        (lambda: stats.lmoment(_DATA, 0), "whole numbers from 1 on, not 0"),
+        (lambda: stats.lmoment(_DATA, sorted=1), "sorted True or False, not 1"),
+        (lambda: stats.differential_entropy(_DATA, window_length=2), "less than half of 4 numbers, not 2"),
+        (lambda: stats.differential_entropy(_DATA, method="best"), "correa, not 'best'"),
+        (lambda: stats.quantile(_DATA, 1), "floating dtype, not int64"),
+        (lambda: stats.quantile(_DATA, 0.5, method="best"), "round_nearest, not 'best'"),
+        (lambda: stats.quantile(_DATA, 0.5, method="round_inward", weights=_DATA), "not 'round_inward'"),
+        (lambda: stats.quantile(_DATA, _LEVELS, keepdims=False), "one probability along axis, not 4"),
+        (lambda: stats.expectile(_DATA, 1.5), "alpha from 0 to 1, not 1.5"),
     ],
 )
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:

@@ -485,6 +485,8 @@ def f_oneway(
     """
     if len(samples) < 2:
         raise TypeError(f"scipy.stats.f_oneway takes two samples or more, not {len(samples)}")
+    if not isinstance(equal_var, bool):
+        raise TypeError(f"scipy.stats.f_oneway takes equal_var True or False, not {equal_var!r}")
     check_nan_policy("f_oneway", nan_policy)
     data = [np.atleast_1d(floating(one)) for one in samples]
     if nan_policy == "raise" and any(np.any(np.isnan(raw(one))) for one in data):
@@ -498,7 +500,10 @@ def f_oneway(
     if any(not one.shape[-1] for one in lines) or all(one.shape[-1] == 1 for one in lines):
         statistic = pvalue = sum(np.sum(one, -1) for one in lines) * np.nan
     else:
-        groups = [_group(one, nan_policy == "omit") for one in lines]
+        # From one of them, so that what they differ by keeps its digits.
+        start = raw(lines[0])[..., :1]
+        start = np.where(np.isfinite(start), start, 0.0)
+        groups = [_group(one - start, nan_policy == "omit") for one in lines]
         is_flat = np.logical_and.reduce(np.broadcast_arrays(*(one.least == one.greatest for one in groups)))
         statistic, between, within = (_pooled if equal_var else _welch)(groups, is_flat)
         if np.any(is_flat):

@@ -155,7 +155,7 @@ def _of_rest(q: Any, width: Any) -> Any:
     """Return where the probability above is `q`, of an exponential variable up to a positive `width`."""
     is_high, is_wide = raw(q) > 0.5, raw(width) > 1
     wide, narrow = np.where(is_wide, width, 1.0), np.where(is_wide, 1.0, width)
-    high = -np.log1p((1 - q) * np.expm1(-width))
+    high = -np.log1p(np.where(is_high, 1 - q, 0.0) * np.expm1(-width))
     low = np.where(is_wide, -np.log(np.exp(-wide) - q * np.expm1(-wide)), narrow - np.log1p(q * np.expm1(narrow)))
     return np.where(is_high, high, low)
 

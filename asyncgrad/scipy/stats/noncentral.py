@@ -15,6 +15,7 @@ from ..special.noncentral import chi_log_density, f_log_density, t_log_density
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .discrete_distribution import DiscreteDistribution
+from .double_exponential import interval
 from .implicit import Implicit
 from .mean_powers import skewness_and_kurtosis
 from .transforming import WithPowers, positive_or_one
@@ -30,8 +31,13 @@ __all__ = [
 
 def _complement(family: Any, y: Any, shapes: tuple[Any, ...], cdf: Any) -> Any:
     """Return SciPy's survival function, which keeps its digits where it is small, with the derivatives of 1 - cdf."""
-    with np.errstate(all="ignore"):
-        found = np.asarray(family.sf(raw(y), *map(raw, shapes)))
+    y, bare, *others = np.broadcast_arrays(*map(raw, (y, cdf, *shapes)))
+    is_small = bare > 0.5
+    found = 1 - bare
+    if np.any(is_small):
+        # Where it is not small SciPy's may raise.
+        with np.errstate(all="ignore"):
+            found = np.where(is_small, family.sf(np.where(is_small, y, 1.0), *others), found)
     return found.astype(raw(cdf).dtype, copy=False) - (cdf - raw(cdf))
 
 
@@ -167,18 +173,7 @@ class Rice(WithPowers):
 _REACH, _NEARLY_NORMAL = 12.0, 1e4
 
 
-def _interval() -> tuple[Any, Any]:
-    """Return the points between 0 and 1, and the weights, of an integral of what may be infinite at the ends.
-
-    Source: Takahasi and Mori, Double exponential formulas for numerical integration (1974).
-    """
-    step = 1 / 32
-    places = np.arange(-3.5, 3.5 + step, step)
-    shares = special.expit(math.pi * np.sinh(places))
-    return shares, step * math.pi * np.cosh(places) * shares * special.expit(-math.pi * np.sinh(places))
-
-
-_SHARES, _WEIGHTS = _interval()
+_SHARES, _WEIGHTS = interval(1 / 32, -3.5, 3.5)
 
 
 @final

@@ -11,6 +11,7 @@ from ...core.arrays.values import raw
 from ..arguments import floating
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .double_exponential import half_line
 from .gamma_and_beta import gamma
 from .gamma_powers import loggamma
 from .mean_powers import skewness_and_kurtosis
@@ -66,10 +67,16 @@ class _TwoSided(OnLine):
 
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         mean, variance = self.size._mean_and_variance(*shapes)
-        return 0.0 * mean, variance + mean * mean
+        return 0.0 * shapes[0], variance + mean * mean
 
     def _entropy(self, *shapes: Any) -> Any:
         return self.size._entropy(*shapes) + math.log(2)
+
+
+def _exp_or_infinity(x: Any) -> Any:
+    """Return exp(x), which does not warn where it is infinite."""
+    is_infinite = raw(x) > 709
+    return np.where(is_infinite, np.inf, np.exp(np.where(is_infinite, 0.0, x)))
 
 
 @final
@@ -132,8 +139,10 @@ class HalfGeneralizedNormal(Positive):
 
     def _mean_and_variance(self, beta: Any) -> tuple[Any, Any]:
         first, second, third = (special.gammaln(order / beta) for order in (1, 2, 3))
-        mean = np.exp(second - first)
-        return mean, np.exp(third - first) - mean * mean
+        mean, square = (_exp_or_infinity(one - first) for one in (second, third))
+        # Where the mean square overflows it is beyond the square of the mean.
+        is_finite = np.isfinite(raw(square))
+        return mean, np.where(is_finite, square - np.where(is_finite, mean, 0.0) ** 2, np.inf)
 
     def _entropy(self, beta: Any) -> Any:
         return 1 / beta - np.log(beta) + special.gammaln(1 / beta)
@@ -241,18 +250,8 @@ class AsymmetricLaplace(OnLine):
         return 1 + np.log(kappa + 1 / kappa)
 
 
-def _exponential_points() -> tuple[np.ndarray, np.ndarray]:
-    """Return points, and weights of a mean over an exponential variable, for what may be infinite at 0.
-
-    Source: Takahasi and Mori, Double exponential formulas for numerical integration (1974).
-    """
-    step = 1 / 32
-    places = np.arange(-4, 2.25, step)
-    points = np.exp(math.pi / 2 * np.sinh(places))
-    return points, np.exp(-points) * points * (math.pi / 2 * step) * np.cosh(places)
-
-
-_HAZARDS, _WEIGHTS = _exponential_points()
+_HAZARDS, _WEIGHTS = half_line(1 / 32, -4.0, 2.25)
+_WEIGHTS = _WEIGHTS * np.exp(-_HAZARDS)
 
 
 @final

@@ -174,6 +174,10 @@ _POWERS = {
 
 def _divergences(observed: Any, expected: Any, power: Any) -> Any:
     """Return what each count adds to the statistic."""
+    if isinstance(power, Tensor) and power.requires_grad:
+        # One formula for all powers but -1, where it has a pole.
+        logarithm = np.log(observed / expected)
+        return 2 * observed * logarithm * special.exprel(power * logarithm) / (power + 1)
     if raw(power) == 1:
         return np.square(observed - expected) / expected
     if raw(power) == 0:

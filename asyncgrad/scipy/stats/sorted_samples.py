@@ -80,6 +80,9 @@ def lmoment(
         >>> stats.lmoment([1.0, 2.0, 6.0], 1).item()
         3.0
     """
+    for name, value in (("sorted", sorted), ("standardize", standardize)):
+        if not isinstance(value, bool | np.bool_):
+            raise ValueError(f"scipy.stats.lmoment takes {name} True or False, not {value!r}")
     orders = np.arange(1, 5) if order is None else np.asarray(raw(order))
     if orders.ndim > 1 or not orders.size or orders.dtype.kind not in "iu" or np.any(orders < 1):
         raise ArgumentError(f"asyncgrad.scipy.stats.lmoment takes for order whole numbers from 1 on, not {order!r}")
@@ -217,7 +220,9 @@ def _interpolated(in_order: Any, p: Any, count: Any, method: str, weights: Any) 
         after = before + 1
     else:
         sums = np.cumsum(weights, -1)
-        whole = np.take_along_axis(sums, np.asarray(count, np.intp) - 1, -1)
+        # Those of 0 count, too: they may grow.
+        known = np.sum(~np.isnan(raw(in_order)), -1, keepdims=True)
+        whole = np.take_along_axis(sums, np.maximum(known, 1) - 1, -1)
         position = p * whole + _SHIFTS[method](p)
         before, after = (
             np.sum(raw(sums)[..., np.newaxis, :] <= raw(position)[..., np.newaxis] - back, -1) for back in (1, 0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ...core.arrays.axes import kept_shape, reduced_axes
+from ...core.arrays.axes import kept_shape, reduced_axes, reduced_count
 from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor
@@ -292,12 +292,14 @@ def describe(
     )
 
 
+@by_nan_policy("a")
 @in_single
 def gstd(a: Any, axis: _Axis = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> Tensor:
     """Return the geometric standard deviation of positive data, as `scipy.stats.gstd`; arguments as for `numpy.std`."""
-    logarithms = np.log(_without_nan("gstd", a, nan_policy))
-    spread = np.nanstd if nan_policy == "omit" else np.std
-    return np.exp(spread(logarithms, axis, ddof=ddof, keepdims=keepdims))
+    logarithms = np.log(a)
+    if reduced_count(logarithms.shape, axis) <= ddof:
+        return np.sum(logarithms, axis, keepdims=keepdims) * np.nan
+    return np.exp(np.std(logarithms, axis, ddof=ddof, keepdims=keepdims))
 
 
 @by_nan_policy("a")
@@ -343,7 +345,11 @@ def zscore(a: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propa
 @in_single
 def gzscore(a: Any, *, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate") -> Tensor:
     """Return the scores of the logarithms of positive data, as `scipy.stats.gzscore`; arguments as for `zscore`."""
-    return zscore(np.log(floating(a)), axis, ddof, nan_policy)
+    a = floating(a)
+    is_nan = np.isnan(raw(a))
+    # The slope of a logarithm of nan would be nan, whatever it is multiplied by.
+    logarithms = np.where(is_nan, np.nan, np.log(np.where(is_nan, 1.0, a))) if np.any(is_nan) else np.log(a)
+    return zscore(logarithms, axis, ddof, nan_policy)
 
 
 def _weighted_mean(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:

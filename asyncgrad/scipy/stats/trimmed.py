@@ -11,7 +11,6 @@ from numpy.lib.array_utils import normalize_axis_index
 from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor, asarray
-from ..arguments import floating
 from .nan_policies import along_last_axis, by_nan_policy
 
 __all__ = ["tmax", "tmean", "tmin", "trim1", "trimboth", "tsem", "tstd", "tvar"]
@@ -196,7 +195,7 @@ def tmax(
 
 def _without_ends(function: str, a: Any, axis: int | None, low: float, high: float) -> Tensor:
     """Return data without shares of the least and of the greatest along an axis, in the order of `numpy.partition`."""
-    a = floating(a)
+    a = asarray(a)
     if not a.size:
         return a
     if axis is None:

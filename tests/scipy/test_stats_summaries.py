@@ -217,6 +217,8 @@ def test_the_entropy_of_shares_of_which_one_is_nothing_is_scipys() -> None:
         (lambda: stats.describe(_DATA[:0]), r"takes data, not an array of shape \(0, 3\)"),
         (lambda: stats.directional_stats(_WEIGHTS), r"two axes or more, not of shape \(3,\)"),
         (lambda: stats.lmoment(_DATA, 0), "whole numbers from 1 on, not 0"),
+        (lambda: stats.lmoment(_DATA, axis=None), "not None: reshape"),
+        (lambda: stats.expectile(_DATA[:0]), r"not an array of shape \(0, 3\)"),
         (lambda: stats.lmoment(_DATA, sorted=1), "sorted True or False, not 1"),
         (lambda: stats.differential_entropy(_DATA, window_length=2), "less than half of 4 numbers, not 2"),
         (lambda: stats.differential_entropy(_DATA, method="best"), "correa, not 'best'"),

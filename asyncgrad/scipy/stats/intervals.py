@@ -278,9 +278,11 @@ class Correlation(Transformed):
         return beta._entropy(c / 2, c / 2) + math.log(2)
 
 
-def _exprel_of_fall(b: Any, width: Any) -> Any:
-    """Return the integral of exp(-b * t) for t from 0 to a width."""
-    return width * special.exprel(-b * width)
+def _log_integral(b: Any, width: Any) -> Any:
+    """Return the logarithm of the integral of exp(-b * t) for t from 0 to a width."""
+    product = b * width
+    rise = np.where(raw(b) < 0, -product, 0.0)
+    return np.log(width * special.exprel(np.where(raw(b) < 0, product, -product))) + rise
 
 
 @final
@@ -333,7 +335,10 @@ class TruncatedPareto(WithPowers):
 
     def _mean_power(self, order: int, b: Any, c: Any) -> Any:
         width = np.log(c)
-        return width * special.exprel((order - b) * width) / _exprel_of_fall(b, width)
+        falls = raw(b) > 0
+        down, up = np.where(falls, b, 1.0), np.where(falls, -1.0, b)
+        falling = special.exprel((order - down) * width) / special.exprel(-down * width)
+        return np.where(falls, falling, c**order * special.exprel((up - order) * width) / special.exprel(up * width))
 
     def _mean_and_variance(self, b: Any, c: Any) -> tuple[Any, Any]:
         return self._where_near(WithPowers._mean_and_variance, pareto._mean_and_variance, b, c)
@@ -357,7 +362,7 @@ class TruncatedPareto(WithPowers):
         # The mean of the logarithm, by a series where the exponent is nothing.
         size = np.where(is_small, 1.0, product)
         mean = np.where(is_small, 0.5 - product / 12, (1 - _over_expm1(size)) / size) * width
-        return np.log(_exprel_of_fall(b, width)) + (b + 1) * mean
+        return _log_integral(b, width) + (b + 1) * mean
 
 
 @final

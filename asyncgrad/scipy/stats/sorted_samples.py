@@ -74,6 +74,7 @@ def lmoment(
 
     Raises:
         ArgumentError: an order is no whole number from 1 on.
+        ValueError: the axis is None.
 
     Example:
         >>> from asyncgrad.scipy import stats
@@ -83,6 +84,10 @@ def lmoment(
     for name, value in (("sorted", sorted), ("standardize", standardize)):
         if not isinstance(value, bool | np.bool_):
             raise ValueError(f"scipy.stats.lmoment takes {name} True or False, not {value!r}")
+    if axis is None:
+        raise ValueError(
+            "scipy.stats.lmoment takes an axis that is a whole number, not None: reshape the sample to (-1,)"
+        )
     orders = np.arange(1, 5) if order is None else np.asarray(raw(order))
     if orders.ndim > 1 or not orders.size or orders.dtype.kind not in "iu" or np.any(orders < 1):
         raise ArgumentError(f"asyncgrad.scipy.stats.lmoment takes for order whole numbers from 1 on, not {order!r}")
@@ -383,7 +388,7 @@ def expectile(a: Any, alpha: Any = 0.5, *, weights: Any = None) -> Tensor:
         weights: of the data, or None.
 
     Raises:
-        ValueError: the level is not from 0 to 1.
+        ValueError: the level is not from 0 to 1, or there are no data.
 
     Example:
         >>> from asyncgrad.scipy import stats
@@ -393,6 +398,8 @@ def expectile(a: Any, alpha: Any = 0.5, *, weights: Any = None) -> Tensor:
     if not 0 <= raw(alpha) <= 1:
         raise ValueError(f"scipy.stats.expectile takes an alpha from 0 to 1, not {alpha}")
     a = floating(a)
+    if not a.size:
+        raise ValueError(f"scipy.stats.expectile takes data, not an array of shape {a.shape}")
     weights = np.ones(a.shape, a.dtype) if weights is None else np.broadcast_to(floating(weights), a.shape)
     values, sizes, level = raw(a), raw(weights), raw(alpha)
     is_above = moved = values > np.average(values, weights=sizes)

@@ -14,7 +14,15 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import stats
-from asyncgrad.scipy.stats import comparisons, power_transforms, summaries
+from asyncgrad.scipy.stats import (
+    comparisons,
+    directions,
+    power_transforms,
+    significance,
+    sorted_samples,
+    summaries,
+    trimmed,
+)
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values
 from tests.scipy.test_stats_families import NAMES as FAMILIES
@@ -159,7 +167,8 @@ async def _awaited(x: Any) -> Any:
 def test_every_family_has_cases() -> None:
     elsewhere = {"Covariance", "categorical", "gaussian_kde", "hypergeom", "invwishart", "multinomial", "wishart"}
 
-    functions = {name for module in (comparisons, power_transforms, summaries) for name in module.__all__}
+    modules = (comparisons, directions, power_transforms, significance, sorted_samples, summaries, trimmed)
+    functions = {name for module in modules for name in module.__all__}
     assert set(stats.__all__) - elsewhere - functions - FAMILIES == {name for name, _, _ in CALLS.values()}
 
 

@@ -12,7 +12,7 @@ import scipy.stats
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import stats
-from asyncgrad.scipy.stats import comparisons, power_transforms
+from asyncgrad.scipy.stats import comparisons, power_transforms, significance
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
@@ -22,6 +22,7 @@ _HOLES = _FIRST.copy()
 _HOLES[1, 0] = _HOLES[3, 2] = np.nan
 _DESCRIBED = tuple(map(np.array, (1.0, 2.0, 10, 3.0, 0.5, 12)))
 _WEIGHTS = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
+_LONG = np.concatenate([_FIRST, _SECOND])
 
 CALLS = named_calls(
     stats,
@@ -56,6 +57,22 @@ CALLS = named_calls(
                 (0, 1, 2, 3),
             ),
         ],
+        "f_oneway": [
+            Case((_FIRST, _SECOND[:4], _SECOND[1:] + 0.5), {"keepdims": True}, (0, 1, 2)),
+            Case((_FIRST, _SECOND), {"axis": None, "equal_var": False}, (0, 1)),
+        ],
+        "jarque_bera": [Case((_FIRST,), {"axis": 0})],
+        "skewtest": [Case((_LONG,), {"axis": 0, "alternative": "less"}), Case((_FIRST,))],
+        "kurtosistest": [Case((_FIRST,)), Case((_FIRST,), {"axis": None, "alternative": "greater"})],
+        "normaltest": [Case((_LONG,), {"keepdims": True})],
+        "chisquare": [
+            Case((_FIRST, _SECOND), {"axis": 1, "sum_check": False}, (0, 1)),
+            Case((_FIRST, None, 1, None)),
+        ],
+        "power_divergence": [
+            Case((_FIRST,), {"lambda_": name})
+            for name in ("log-likelihood", "mod-log-likelihood", "cressie-read", "neyman")
+        ],
         "energy_distance": [Case((_FIRST[:, 0], _SECOND[:4, 1] + 0.0625), {}, (0, 1))],
     },
 )
@@ -63,7 +80,7 @@ _BY_RANKS = {"kendalltau", "mannwhitneyu", "rankdata", "spearmanr", "wilcoxon"}
 
 
 def test_every_function_has_a_case() -> None:
-    every = {*comparisons.__all__, *power_transforms.__all__}
+    every = {*comparisons.__all__, *power_transforms.__all__, *significance.__all__}
     assert every == {name.split("-")[0] for name in CALLS} | _BY_RANKS
 
 
@@ -138,11 +155,12 @@ def test_the_exponent_that_is_found_follows_the_data() -> None:
     [
         *("skew", "kurtosis", "moment", "variation", "gmean", "hmean", "sem", "iqr", "median_abs_deviation", "entropy"),
         *("zscore", "trim_mean", "ttest_1samp", "ttest_rel", "ttest_ind", "linregress"),
+        *("tvar", "circstd", "kstat", "gstd", "gzscore", "f_oneway"),
     ],
 )
 def test_nan_is_passed_on_or_left_out(name: str, policy: str, axis: Any) -> None:
     args: tuple[Any, ...] = {"trim_mean": (0.25,), "ttest_1samp": (0.5,)}.get(name, ())
-    args = (_SECOND,) if name in ("ttest_rel", "ttest_ind", "linregress") else args
+    args = (_SECOND,) if name in ("ttest_rel", "ttest_ind", "linregress", "f_oneway") else args
     options = {"axis": axis, "nan_policy": policy}
     found = _plain(getattr(stats, name)(leaf := ag.tensor(_HOLES, requires_grad=True), *args, **options))
     expected = getattr(scipy.stats, name)(_HOLES, *args, **options)
@@ -158,6 +176,34 @@ def test_nan_is_passed_on_or_left_out(name: str, policy: str, axis: Any) -> None
         np.testing.assert_array_equal(slope.numpy()[np.isnan(_HOLES)], 0.0)
     with pytest.raises(ValueError, match="nan"):
         getattr(stats, name)(_HOLES, *args, axis=axis, nan_policy="raise")
+
+
+def test_an_analysis_of_variance_of_great_numbers_keeps_its_digits() -> None:
+    groups = [1e12 + _FIRST[:, column] for column in range(3)]
+
+    found = stats.f_oneway(*groups)
+
+    np.testing.assert_allclose(found.statistic.item(), stats.f_oneway(*(one - 1e12 for one in groups)).statistic.item())
+
+
+def test_samples_without_spread_have_no_finite_statistic() -> None:
+    same, other = [1.0, 1.0], [2.0, 2.0, 2.0]
+
+    assert stats.f_oneway(same, other).statistic.item() == np.inf
+    assert np.isnan(stats.f_oneway(same, same).statistic.item())
+
+
+def test_a_power_of_divergence_has_a_derivative_where_formulas_change() -> None:
+    powers = [ag.tensor(one, requires_grad=True) for one in (0.0, 1.0)]
+    observed, expected = [16.0, 18.0, 26.0], [20.0, 20.0, 20.0]
+
+    for power in powers:
+        (slope,) = ag.sync.grad(stats.power_divergence(observed, expected, lambda_=power).statistic, [power])
+        low, high = (
+            stats.power_divergence(observed, expected, lambda_=power.item() + step).statistic.item()
+            for step in (-1e-4, 1e-4)
+        )
+        np.testing.assert_allclose(slope.item(), (high - low) / 2e-4, rtol=1e-5)
 
 
 def test_a_correlation_of_data_of_any_size() -> None:
@@ -184,9 +230,15 @@ def test_a_correlation_of_data_of_any_size() -> None:
         (lambda: stats.wasserstein_distance([1.0], [1.0], [0.0]), "positive and finite sum"),
         (lambda: stats.wasserstein_distance([1.0], [1.0], [1.0, 2.0]), "a weight for each number"),
         (lambda: stats.skew(_FIRST, nan_policy="drop"), "'omit' or 'raise', not 'drop'"),
+        (lambda: stats.lmoment(_FIRST, nan_policy="drop"), r"scipy\.stats\.lmoment.*'omit' or 'raise', not 'drop'"),
+        (lambda: stats.f_oneway(_FIRST), "two samples or more, not 1"),
+        (lambda: stats.f_oneway(_FIRST, _SECOND, equal_var=1), "True or False, not 1"),
+        (lambda: stats.chisquare(_FIRST, _SECOND), "of one sum along axis"),
+        (lambda: stats.power_divergence(_FIRST, lambda_="chi"), "cressie-read or a number, not 'chi'"),
+        (lambda: stats.skewtest(_FIRST, alternative="more"), "'two-sided', 'less' or 'greater', not 'more'"),
         (lambda: stats.zscore(_FIRST, nan_policy="drop"), "'omit' or 'raise', not 'drop'"),
     ],
 )
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
-    with pytest.raises((ArgumentError, ValueError), match=message):
+    with pytest.raises((ArgumentError, TypeError, ValueError), match=message):
         call()

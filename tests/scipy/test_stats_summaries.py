@@ -13,12 +13,15 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import special, stats
-from asyncgrad.scipy.stats import summaries
+from asyncgrad.scipy.stats import directions, sorted_samples, summaries, trimmed
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
 _DATA = np.array([[0.5, 1.25, 3.0], [2.5, 0.75, 1.0], [1.5, 2.0, 0.25], [4.0, 1.75, 2.25]])
 _WEIGHTS = np.array([1.0, 0.5, 2.0])
+_LIMITS = {"limits": (0.6, 3.1), "inclusive": (False, True)}
+_FIVE = np.concatenate([_DATA, [[0.25, 3.5, 1.375]]])
+_LEVELS = np.array([[0.3], [0.45], [0.8], [0.1]])
 
 CALLS = named_calls(
     stats,
@@ -47,12 +50,58 @@ CALLS = named_calls(
             Case((_DATA[:2, 1], _DATA[:2, 2]), {"alternative": "greater"}, (0, 1), smooth=False),
         ],
         "entropy": [Case((_DATA,)), Case((_DATA, _DATA[:, ::-1] + 1.0, 2.0, 1), {}, (0, 1))],
+        "describe": [Case((_DATA,)), Case((_DATA, None, 0, False))],
+        "gstd": [Case((_DATA,)), Case((_DATA, None, 0), {"keepdims": True})],
+        "kstat": [Case((_FIVE, n), {"axis": 0, "keepdims": n == 3}) for n in (1, 2, 3, 4)],
+        "kstatvar": [Case((_DATA, 1)), Case((_FIVE, 2), {"axis": 0})],
+        "pointbiserialr": [Case((_DATA[:, 0] > 1, _DATA[:, 1]), {}, (1,))],
+        "tmean": [Case((_DATA, (0.6, 3.1))), Case((_DATA,), {"axis": (0, 1), "keepdims": True})],
+        "tvar": [Case((_DATA,), {"axis": 0, **_LIMITS}), Case((_DATA,), {"axis": None, "ddof": 0})],
+        "tstd": [Case((_DATA,), {"axis": 1, "limits": (None, 3.5), "keepdims": True})],
+        "tsem": [Case((_DATA,), {"axis": 0, **_LIMITS})],
+        "tmin": [Case((_DATA, 0.7)), Case((_DATA, 2.5, 1, False), smooth=False)],
+        "tmax": [Case((_DATA, 2.1)), Case((_DATA,), {"axis": None})],
+        "trimboth": [Case((_DATA, 0.25)), Case((_DATA, 0.125), {"axis": None})],
+        "trim1": [Case((_DATA, 0.5), {"tail": "left"}), Case((_DATA, 0.4), {"axis": 1})],
+        "circmean": [Case((_DATA * 0.4 - 0.7,)), Case((_DATA, 3.0, -2.0, 1), {"keepdims": True}, (0, 1, 2))],
+        "circvar": [Case((_DATA, 5.0, 0.0, 0), {}, (0, 1))],
+        "circstd": [Case((_DATA,)), Case((_DATA, 5.0), {"axis": 1, "normalize": True})],
+        "lmoment": [
+            Case((_DATA,), {"axis": 1}),
+            Case((_FIVE, [3, 1]), {"standardize": False, "keepdims": True}),
+            Case((_FIVE[:, 0], 4)),
+        ],
+        "differential_entropy": [
+            Case((_FIVE,), {"axis": None, "base": 2.0}),
+            *(Case((_FIVE,), {"method": method, "window_length": 2}) for method in ("van es", "vasicek", "correa")),
+        ],
+        "quantile": [
+            *(
+                Case((_DATA, _LEVELS), {"method": method}, (0, 1))
+                for method in ("linear", "hazen", "weibull", "median_unbiased", "normal_unbiased", "harrell-davis")
+            ),
+            *(
+                Case((_DATA, _LEVELS[:3].ravel()), {"method": method, "axis": None})
+                for method in ("inverted_cdf", "averaged_inverted_cdf", "closest_observation", "round_outward")
+            ),
+            *(
+                Case((_DATA, np.array(0.35)), {"method": method, "axis": 1, "keepdims": True})
+                for method in ("interpolated_inverted_cdf", "round_inward", "round_nearest")
+            ),
+            Case((_DATA, _LEVELS[:3]), {"weights": _DATA[::-1], "method": "weibull"}, (0, 1, "weights")),
+            Case((_DATA, _LEVELS[:3]), {"weights": np.array([[1.0], [2.0], [0.5], [0.0]])}),
+        ],
+        "expectile": [
+            Case((_DATA, np.array(0.75)), {}, (0, 1)),
+            Case((_DATA, 0.1), {"weights": _WEIGHTS}, (0, "weights")),
+        ],
     },
 )
 
 
 def test_every_summary_has_a_case() -> None:
-    assert set(summaries.__all__) == {name.split("-")[0] for name in CALLS}
+    every = {name for module in (directions, sorted_samples, summaries, trimmed) for name in module.__all__}
+    assert every - {"directional_stats"} == {name.split("-")[0] for name in CALLS}
 
 
 @pytest.mark.sampled
@@ -67,6 +116,32 @@ def test_derivatives_are_those_of_finite_differences(call: str) -> None:
     ours, _, case = CALLS[call]
 
     check(ours, case)
+
+
+def test_the_mean_direction_is_scipys() -> None:
+    vectors = np.stack([_DATA, _DATA[::-1] - 1.0])
+    for normalize in (True, False):
+        found = stats.directional_stats(ag.tensor(vectors), axis=1, normalize=normalize)
+        expected = scipy.stats.directional_stats(vectors, axis=1, normalize=normalize)
+        np.testing.assert_allclose(found.mean_direction, expected.mean_direction, rtol=1e-12)
+        np.testing.assert_allclose(found.mean_resultant_length, expected.mean_resultant_length, rtol=1e-12)
+    check(lambda x: tuple(stats.directional_stats(x)), Case((_DATA,)))
+
+
+def test_spreads_of_angles_and_numbers_that_are_all_equal_have_the_gradient_0() -> None:
+    angles = ag.tensor([1.3, 1.3, 1.3], requires_grad=True)
+
+    for spread in (stats.circvar, stats.circstd, stats.tstd, stats.gstd):
+        (slope,) = sync.grad(spread(angles), [angles])
+        np.testing.assert_allclose(slope, 0.0, atol=1e-7)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.01, 0.5, 0.99, 1.0])
+def test_an_expectile_balances_what_lies_above_and_below(alpha: float) -> None:
+    found = stats.expectile(_DATA, alpha).item()
+
+    above, below = np.maximum(_DATA - found, 0.0).sum(), np.maximum(found - _DATA, 0.0).sum()
+    assert alpha * above == pytest.approx((1 - alpha) * below)
 
 
 @pytest.mark.parametrize("name", ["skew", "kurtosis", "zscore"])
@@ -134,6 +209,24 @@ def test_the_entropy_of_shares_of_which_one_is_nothing_is_scipys() -> None:
         (lambda: stats.pearsonr(_DATA, _DATA[:2]), "two samples that broadcast"),
         (lambda: stats.pearsonr(_DATA, _DATA, method=1), "no method but None"),
         (lambda: stats.entropy(_DATA, base=-1), "a positive base, not -1"),
+        (lambda: stats.tmean(_DATA, (5.0, 6.0)), r"lies within, not \(5.0, 6.0\)"),
+        (lambda: stats.trimboth(_DATA, 0.5), "leaves something, not 0.5"),
+        (lambda: stats.trim1(_DATA, 0.1, "both"), "'left' or 'right', not 'both'"),
+        (lambda: stats.kstat(_DATA, 5), "from 1 to 4, not 5"),
+        (lambda: stats.kstatvar(_DATA, 3), "1 or 2, not 3"),
+        (lambda: stats.describe(_DATA[:0]), r"takes data, not an array of shape \(0, 3\)"),
+        (lambda: stats.directional_stats(_WEIGHTS), r"two axes or more, not of shape \(3,\)"),
+        (lambda: stats.lmoment(_DATA, 0), "whole numbers from 1 on, not 0"),
+        (lambda: stats.lmoment(_DATA, axis=None), "not None: reshape"),
+        (lambda: stats.expectile(_DATA[:0]), r"not an array of shape \(0, 3\)"),
+        (lambda: stats.lmoment(_DATA, sorted=1), "sorted True or False, not 1"),
+        (lambda: stats.differential_entropy(_DATA, window_length=2), "less than half of 4 numbers, not 2"),
+        (lambda: stats.differential_entropy(_DATA, method="best"), "correa, not 'best'"),
+        (lambda: stats.quantile(_DATA, 1), "floating dtype, not int64"),
+        (lambda: stats.quantile(_DATA, 0.5, method="best"), "round_nearest, not 'best'"),
+        (lambda: stats.quantile(_DATA, 0.5, method="round_inward", weights=_DATA), "not 'round_inward'"),
+        (lambda: stats.quantile(_DATA, _LEVELS, keepdims=False), "one probability along axis, not 4"),
+        (lambda: stats.expectile(_DATA, 1.5), "alpha from 0 to 1, not 1.5"),
     ],
 )
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:

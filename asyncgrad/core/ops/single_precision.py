@@ -80,7 +80,9 @@ def _rounded(result: Any) -> Any:
 def _each(function: Callable[..., Any], results: Any, *values: Any) -> Any:
     """Return what a function does of a result, or of each of several."""
     if isinstance(results, (tuple, list)):
-        return type(results)(map(function, results, *values))
+        # A named tuple takes its elements one by one.
+        make = getattr(results, "_make", type(results))
+        return make(map(function, results, *values))
     return function(results, *values)
 
 

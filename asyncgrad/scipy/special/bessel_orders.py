@@ -173,14 +173,15 @@ def _k_nodes(u: Any, x: Any) -> tuple[Any, Any]:
 def _k_log_slope(u: Any, x: Any) -> Any:
     """Return the derivative of log(K) by its order u >= 0, for x > 0.
 
-    K is the integral of cosh(u * t) * exp(-x * cosh(t)). Far from 0 its integrand is too narrow, and the asymptotic
-    series has all digits.
+    K is the integral of cosh(u * t) * exp(-x * cosh(t)). Far from 0 its integrand is too narrow, and an asymptotic
+    expansion has all digits.
     """
     is_far = raw(x) > _FAR_FROM_ZERO * np.maximum(raw(u), 1.0)
     if not np.any(is_far):
         return _k_log_slope_by_integral(u, x)
     inverse = 1 / np.where(is_far, x, _FAR_FROM_ZERO)
-    far = u * inverse * (1 - 0.5 * inverse)
+    # Of an expansion for great orders and arguments, whose next term is a share of the inverse square.
+    far = np.arcsinh(u * inverse) - 0.5 * u * inverse * inverse
     if np.all(is_far):
         return far
     return np.where(is_far, far, _k_log_slope_by_integral(u, np.where(is_far, 1.0, x)))

@@ -258,15 +258,17 @@ ncfdtrinc: Primitive = searched(
 
 def _t_nodes(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
     """Return logarithms of s, and the step between two."""
-    total, slope = df + t * t, t * nc
-    root = np.sqrt(slope * slope + 4 * df * total)
-    peak = np.where(slope > 0, (root + slope) / (2 * total), 2 * df / (root + np.abs(slope)))
+    # In units of the root of df + t * t, which the square of a great t would overflow.
+    unit = np.hypot(np.sqrt(df), t)
+    slope = nc * (t / unit)
+    root = np.hypot(slope, 2 * np.sqrt(df))
+    place = np.where(slope > 0, (root + slope) / 2, 2 * df / (root + np.abs(slope)))
 
     def height(logarithm: Any) -> Any:
         s = np.exp(logarithm)
         return df * logarithm - (df * s * s + (t * s - nc) ** 2) / 2
 
-    return trapezoid_nodes(height, np.log(peak), 2 * total * peak * peak - slope * peak, 0.12)
+    return trapezoid_nodes(height, np.log(place / unit), (2 * place - slope) * place, 0.12)
 
 
 def _t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
@@ -308,6 +310,11 @@ def _finite_t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
         return -np.sum(terms, 0)
     if parameter == "t":
         return np.sum(terms * s, 0)
+    # Times s all is nothing far down, where a small df has most of the nodes.
+    size = np.log(raw(s)) + raw(logarithm)
+    rows = np.flatnonzero(np.any((size > np.max(size, 0) - 60).reshape(len(size), -1), 1))
+    if len(rows):
+        terms, s = terms[rows[0] :], s[rows[0] :]
     # How the logarithm of a quantile of s moves with df.
     moves = gamma_slope(*np.broadcast_arrays(df / 2, df * (s * s / 2))) / 4 - 1 / (2 * df)
     return t * np.sum(terms * s * moves, 0)

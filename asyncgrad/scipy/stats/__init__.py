@@ -11,6 +11,7 @@ from .circular import cosine as cosine
 from .circular import vonmises as vonmises
 from .circular import vonmises_line as vonmises_line
 from .circular import wrapcauchy as wrapcauchy
+from .comparisons import f_oneway as f_oneway
 from .comparisons import kendalltau as kendalltau
 from .comparisons import linregress as linregress
 from .comparisons import mannwhitneyu as mannwhitneyu
@@ -22,6 +23,10 @@ from .comparisons import ttest_ind_from_stats as ttest_ind_from_stats
 from .comparisons import ttest_rel as ttest_rel
 from .comparisons import wilcoxon as wilcoxon
 from .covariance import Covariance as Covariance
+from .directions import circmean as circmean
+from .directions import circstd as circstd
+from .directions import circvar as circvar
+from .directions import directional_stats as directional_stats
 from .discrete import bernoulli as bernoulli
 from .discrete import betabinom as betabinom
 from .discrete import betanbinom as betanbinom
@@ -134,19 +139,34 @@ from .sample_statistics import ksone as ksone
 from .sample_statistics import kstwo as kstwo
 from .sample_statistics import kstwobign as kstwobign
 from .sample_statistics import tukeylambda as tukeylambda
+from .significance import chisquare as chisquare
+from .significance import jarque_bera as jarque_bera
+from .significance import kurtosistest as kurtosistest
+from .significance import normaltest as normaltest
+from .significance import power_divergence as power_divergence
+from .significance import skewtest as skewtest
 from .skewed import exponnorm as exponnorm
 from .skewed import skewnorm as skewnorm
+from .sorted_samples import differential_entropy as differential_entropy
+from .sorted_samples import expectile as expectile
+from .sorted_samples import lmoment as lmoment
+from .sorted_samples import quantile as quantile
 from .stable import landau as landau
+from .summaries import describe as describe
 from .summaries import entropy as entropy
 from .summaries import gmean as gmean
+from .summaries import gstd as gstd
 from .summaries import gzscore as gzscore
 from .summaries import hmean as hmean
 from .summaries import iqr as iqr
+from .summaries import kstat as kstat
+from .summaries import kstatvar as kstatvar
 from .summaries import kurtosis as kurtosis
 from .summaries import median_abs_deviation as median_abs_deviation
 from .summaries import moment as moment
 from .summaries import pearsonr as pearsonr
 from .summaries import pmean as pmean
+from .summaries import pointbiserialr as pointbiserialr
 from .summaries import sem as sem
 from .summaries import skew as skew
 from .summaries import trim_mean as trim_mean
@@ -166,6 +186,14 @@ from .transformed import jf_skew_t as jf_skew_t
 from .transformed import johnsonsu as johnsonsu
 from .transformed import kappa4 as kappa4
 from .transformed import powerlognorm as powerlognorm
+from .trimmed import tmax as tmax
+from .trimmed import tmean as tmean
+from .trimmed import tmin as tmin
+from .trimmed import trim1 as trim1
+from .trimmed import trimboth as trimboth
+from .trimmed import tsem as tsem
+from .trimmed import tstd as tstd
+from .trimmed import tvar as tvar
 from .unequal_trials import poisson_binom as poisson_binom
 from .uniform_sums import irwinhall as irwinhall
 from .urns import nchypergeom_fisher as nchypergeom_fisher
@@ -198,9 +226,16 @@ __all__ = [
     "cauchy",
     "chi",
     "chi2",
+    "chisquare",
+    "circmean",
+    "circstd",
+    "circvar",
     "cosine",
     "crystalball",
+    "describe",
     "dgamma",
+    "differential_entropy",
+    "directional_stats",
     "dirichlet",
     "dlaplace",
     "dpareto_lognorm",
@@ -208,11 +243,13 @@ __all__ = [
     "energy_distance",
     "entropy",
     "erlang",
+    "expectile",
     "expon",
     "exponnorm",
     "exponpow",
     "exponweib",
     "f",
+    "f_oneway",
     "fatiguelife",
     "fisk",
     "foldcauchy",
@@ -233,6 +270,7 @@ __all__ = [
     "gibrat",
     "gmean",
     "gompertz",
+    "gstd",
     "gumbel_l",
     "gumbel_r",
     "gzscore",
@@ -249,6 +287,7 @@ __all__ = [
     "invwishart",
     "iqr",
     "irwinhall",
+    "jarque_bera",
     "jf_skew_t",
     "johnsonsb",
     "johnsonsu",
@@ -256,15 +295,19 @@ __all__ = [
     "kappa4",
     "kendalltau",
     "ksone",
+    "kstat",
+    "kstatvar",
     "kstwo",
     "kstwobign",
     "kurtosis",
+    "kurtosistest",
     "landau",
     "laplace",
     "laplace_asymmetric",
     "levy",
     "levy_l",
     "linregress",
+    "lmoment",
     "loggamma",
     "logistic",
     "loglaplace",
@@ -290,17 +333,21 @@ __all__ = [
     "ncx2",
     "nhypergeom",
     "norm",
+    "normaltest",
     "norminvgauss",
     "pareto",
     "pearson3",
     "pearsonr",
     "planck",
     "pmean",
+    "pointbiserialr",
     "poisson",
     "poisson_binom",
+    "power_divergence",
     "powerlaw",
     "powerlognorm",
     "powernorm",
+    "quantile",
     "randint",
     "rankdata",
     "rayleigh",
@@ -315,20 +362,29 @@ __all__ = [
     "skew",
     "skewcauchy",
     "skewnorm",
+    "skewtest",
     "spearmanr",
     "t",
+    "tmax",
+    "tmean",
+    "tmin",
     "trapezoid",
     "triang",
+    "trim1",
     "trim_mean",
+    "trimboth",
     "truncexpon",
     "truncnorm",
     "truncpareto",
     "truncweibull_min",
+    "tsem",
+    "tstd",
     "ttest_1samp",
     "ttest_ind",
     "ttest_ind_from_stats",
     "ttest_rel",
     "tukeylambda",
+    "tvar",
     "uniform",
     "variation",
     "vonmises",

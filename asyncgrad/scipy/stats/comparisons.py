@@ -8,15 +8,17 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVarTuple, final
 import numpy as np
 from scipy import stats as scipy_stats
 
+from ...core.arrays.axes import reduced_axes
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import register
 from ..arguments import floating
 from ..ufuncs import special
-from .nan_policies import by_nan_policy
+from .nan_policies import as_lines, by_nan_policy, check_nan_policy
 from .summaries import trim_mean
 
 __all__ = [
+    "f_oneway",
     "kendalltau",
     "linregress",
     "mannwhitneyu",
@@ -397,6 +399,121 @@ def linregress(
     """
     *values, intercept_error = _line(x, y, alternative, axis, nan_policy, keepdims)
     return LinregressResult(*values, intercept_error)
+
+
+# The analysis of variance.
+
+
+class OnewayResult(NamedTuple):
+    """The result of `f_oneway`.
+
+    Attributes:
+        statistic: the variance between samples over that within them.
+        pvalue: the probability of one as large, if all means are equal.
+    """
+
+    statistic: Tensor
+    pvalue: Tensor
+
+
+class _Group(NamedTuple):
+    """A sample, along the last axis: its count, mean, sum of squared deviations, and ends."""
+
+    count: Any
+    mean: Any
+    squares: Any
+    least: Any
+    greatest: Any
+
+
+def _group(lines: Any, is_omitting: bool) -> _Group:
+    bare = raw(lines)
+    is_out = np.isnan(bare) if is_omitting else np.zeros_like(bare, bool)
+    count = np.sum(~is_out, -1, dtype=bare.dtype)
+    count = np.where(count > 0, count, np.nan)
+    known = np.where(is_out, 0.0, lines)
+    mean = np.sum(known, -1) / count
+    away = np.where(is_out, 0.0, known - mean[..., np.newaxis])
+    least, greatest = np.min(np.where(is_out, np.inf, bare), -1), np.max(np.where(is_out, -np.inf, bare), -1)
+    return _Group(count, mean, np.sum(away * away, -1), least, greatest)
+
+
+def _pooled(groups: Sequence[_Group], is_flat: Any) -> tuple[Any, Any, Any]:
+    """Return the statistic of samples of one variance, and its degrees of freedom."""
+    whole = sum(one.count for one in groups)
+    grand = sum(one.count * one.mean for one in groups) / whole
+    between = sum(one.count * np.square(one.mean - grand) for one in groups)
+    within = np.where(is_flat, 1.0, sum(one.squares for one in groups))
+    freedom = whole - len(groups)
+    return between / (len(groups) - 1) / (within / freedom), len(groups) - 1.0, freedom
+
+
+def _welch(groups: Sequence[_Group], is_flat: Any) -> tuple[Any, Any, Any]:
+    """Return Welch's statistic, of samples whose variances may differ, and its degrees of freedom."""
+    k = len(groups)
+    weights = [one.count * (one.count - 1) / np.where(is_flat, 1.0, one.squares) for one in groups]
+    whole = sum(weights)
+    grand = sum(weight * one.mean for weight, one in zip(weights, groups, strict=True)) / whole
+    between = sum(weight * np.square(one.mean - grand) for weight, one in zip(weights, groups, strict=True)) / (k - 1)
+    rest = sum(np.square(1 - weight / whole) / (one.count - 1) for weight, one in zip(weights, groups, strict=True))
+    return between / (1 + 2 * (k - 2) / (k * k - 1) * rest), k - 1.0, (k * k - 1) / (3 * rest)
+
+
+def f_oneway(
+    *samples: Any,
+    axis: int | Sequence[int] | None = 0,
+    equal_var: bool = True,
+    nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> OnewayResult:
+    """Return the analysis of variance: the test of whether samples have one mean, as `scipy.stats.f_oneway`.
+
+    Args:
+        *samples: two samples or more.
+        axis: along which, or None for all.
+        equal_var: whether all have one variance; Welch's test is for those that need not.
+        nan_policy: "propagate", "omit" or "raise".
+        keepdims: whether the axis remains, with length 1.
+
+    Raises:
+        TypeError: there are fewer than two samples.
+
+    Example:
+        >>> from asyncgrad.scipy import stats
+        >>> stats.f_oneway([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]).statistic.item()
+        13.5
+    """
+    if len(samples) < 2:
+        raise TypeError(f"scipy.stats.f_oneway takes two samples or more, not {len(samples)}")
+    if not isinstance(equal_var, bool):
+        raise TypeError(f"scipy.stats.f_oneway takes equal_var True or False, not {equal_var!r}")
+    check_nan_policy("f_oneway", nan_policy)
+    data = [np.atleast_1d(floating(one)) for one in samples]
+    if nan_policy == "raise" and any(np.any(np.isnan(raw(one))) for one in data):
+        raise ValueError("The input contains nan values")
+    ndim = max(one.ndim for one in data)
+    axes = reduced_axes(axis, ndim)
+    if axis is None:
+        lines = [one.reshape((-1,)) for one in data]
+    else:
+        lines = [as_lines(one.reshape((1,) * (ndim - one.ndim) + one.shape), axes, ndim) for one in data]
+    if any(not one.shape[-1] for one in lines) or all(one.shape[-1] == 1 for one in lines):
+        statistic = pvalue = sum(np.sum(one, -1) for one in lines) * np.nan
+    else:
+        # From one of them, so that what they differ by keeps its digits.
+        start = raw(lines[0])[..., :1]
+        start = np.where(np.isfinite(start), start, 0.0)
+        groups = [_group(one - start, nan_policy == "omit") for one in lines]
+        is_flat = np.logical_and.reduce(np.broadcast_arrays(*(one.least == one.greatest for one in groups)))
+        statistic, between, within = (_pooled if equal_var else _welch)(groups, is_flat)
+        if np.any(is_flat):
+            # There is no spread within samples.
+            is_one = np.logical_and.reduce(np.broadcast_arrays(*(one.least == groups[0].least for one in groups)))
+            statistic = np.where(is_flat, np.where(is_one, np.nan, np.inf), statistic)
+        pvalue = special.fdtrc(between, within, statistic)
+    if keepdims:
+        statistic, pvalue = (np.expand_dims(one, axes) for one in (statistic, pvalue))
+    return OnewayResult(statistic, pvalue)
 
 
 # Functions of ranks: they are constant but where two numbers are equal.

@@ -73,7 +73,10 @@ class GeneralizedExtremes(ContinuousDistribution):
         is_small = np.abs(bare) < SMALL
         small, large = np.where(is_small, c, 0.0), np.where(is_small | (bare <= -0.5), 1.0, c)
         first = special.gamma(1 + large)
-        spread = (special.gamma(1 + 2 * large) - first * first) / np.square(large)
+        second = special.gamma(1 + 2 * large)
+        # Where the first mean square overflows it is beyond the square of the mean.
+        is_finite = np.isfinite(raw(second))
+        spread = np.where(is_finite, second - np.where(is_finite, first, 0.0) ** 2, np.inf) / np.square(large)
         outside = np.where(is_small | (bare <= -1), 1.0, c)
         mean = (1 - special.gamma(1 + outside)) / outside
         mean = np.where(is_small, -polynomial(_ONE[1:], small), np.where(bare > -1, mean, np.inf))

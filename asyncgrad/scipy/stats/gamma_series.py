@@ -8,31 +8,32 @@ import numpy as np
 
 from ..ufuncs import special
 
-__all__ = ["SMALL", "beta_series", "gamma_series", "polynomial", "product"]
+__all__ = ["SMALL", "TERMS", "beta_series", "gamma_series", "polynomial", "product"]
 
 #: Up to this size of the variable the terms below have all digits, and beyond it the differences have.
 SMALL = 0.1
-_TERMS = 48
+#: The greatest power in each series.
+TERMS = 48
 
 
 def _log_gamma() -> Any:
     """Return the coefficients of the powers of c in log(gamma(1 + c))."""
-    logarithm = np.zeros(_TERMS + 1)
+    logarithm = np.zeros(TERMS + 1)
     logarithm[1] = -np.euler_gamma
-    orders = np.arange(2, _TERMS + 1)
+    orders = np.arange(2, TERMS + 1)
     logarithm[2:] = (-1.0) ** orders * special.zeta(orders.astype(float)) / orders
     return logarithm
 
 
 _LOG_GAMMA = _log_gamma()
-_POWERS = np.arange(_TERMS + 1)
+_POWERS = np.arange(TERMS + 1)
 
 
 def _exponential(logarithm: Any) -> Any:
     """Return the coefficients of the exponential function of a series without a constant term."""
-    found = np.zeros(_TERMS + 1)
+    found = np.zeros(TERMS + 1)
     found[0] = 1.0
-    for n in range(1, _TERMS + 1):
+    for n in range(1, TERMS + 1):
         found[n] = sum(k * logarithm[k] * found[n - k] for k in range(1, n + 1)) / n
     return found
 
@@ -53,7 +54,7 @@ def product(*series: Any) -> Any:
     """Return the coefficients of a product of series."""
     found = series[0]
     for one in series[1:]:
-        found = np.convolve(found, one)[: _TERMS + 1]
+        found = np.convolve(found, one)[: TERMS + 1]
     return found
 
 

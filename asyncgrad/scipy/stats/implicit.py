@@ -15,6 +15,10 @@ from .continuous_distribution import ContinuousDistribution
 __all__ = ["Implicit"]
 
 
+#: From far out each of them goes half of the way.
+_MOST_STEPS = 40
+
+
 class Implicit(ContinuousDistribution):
     """Abstract: a family whose quantiles are found by SciPy, and follow the distribution function."""
 
@@ -48,8 +52,16 @@ class Implicit(ContinuousDistribution):
         """
         y = np.asarray(y).astype(np.result_type(*map(raw, (q, *shapes))), copy=False)
         bare = [asarray(raw(one)) for one in shapes]
-        for _ in range(2):
-            y = raw(self._step(asarray(y), asarray(raw(q)), function, sign, *bare))
+        before: Any = np.inf
+        for count in range(_MOST_STEPS):
+            found = raw(self._step(asarray(y), asarray(raw(q)), function, sign, *bare))
+            size = np.abs(found - y)
+            y = found
+            # Where a tail is a power they grow at first; those that never shrink are of rounding.
+            is_moving = (size > 1e-7 * np.abs(y)) & ((size < 0.75 * before) | (count < 12))
+            if not np.any(is_moving):
+                break
+            before = size
         return self._step(self._step(asarray(y), q, function, sign, *shapes), q, function, sign, *shapes)
 
     def _step(self, y: Any, q: Any, function: Any, sign: int, *shapes: Any) -> Any:

@@ -16,28 +16,12 @@ import numpy as np
 from ...core.arrays.values import raw
 from ...core.tensor import asarray
 from ..ufuncs import special
+from .double_exponential import half_line, interval
 from .implicit import Implicit
 
 __all__ = ["Integrated", "gausshyper"]
 
-_STEP = 0.05
-
-
-def _half_line() -> tuple[Any, Any]:
-    """Return the nodes and weights of an integral over the positive numbers."""
-    places = np.arange(-78, 61) * _STEP
-    nodes = np.exp(math.pi / 2 * np.sinh(places))
-    return nodes, nodes * (math.pi / 2 * _STEP) * np.cosh(places)
-
-
-def _interval() -> tuple[Any, Any]:
-    """Return the nodes and weights of an integral from 0 to 1, the nodes next to 0 with their digits."""
-    places = np.arange(-110, 67) * _STEP
-    nodes = special.expit(math.pi * np.sinh(places))
-    return nodes, nodes * special.expit(-math.pi * np.sinh(places)) * (math.pi * _STEP) * np.cosh(places)
-
-
-_HALF_LINE, _INTERVAL = _half_line(), _interval()
+_HALF_LINE, _INTERVAL = half_line(), interval()
 
 
 class Integrated(Implicit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +14,7 @@ from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import beta
 from .location_scale import uniform
 from .normal import norm
+from .powers import pareto
 from .transforming import Transformed, WithPowers
 
 __all__ = [
@@ -149,8 +151,24 @@ class LogUniform(WithPowers):
         return 0.5 * (np.log(a) + np.log(b)) + np.log(np.log(b / a))
 
 
+def _of_rest(q: Any, width: Any) -> Any:
+    """Return where the probability above is `q`, of an exponential variable up to a positive `width`."""
+    is_high, is_wide = raw(q) > 0.5, raw(width) > 1
+    wide, narrow = np.where(is_wide, width, 1.0), np.where(is_wide, 1.0, width)
+    high = -np.log1p(np.where(is_high, 1 - q, 0.0) * np.expm1(-width))
+    low = np.where(is_wide, -np.log(np.exp(-wide) - q * np.expm1(-wide)), narrow - np.log1p(q * np.expm1(narrow)))
+    return np.where(is_high, high, low)
+
+
+def _over_expm1(t: Any) -> Any:
+    """Return t / (exp(t) - 1), of which no part overflows."""
+    is_positive = raw(t) > 0
+    right, left = np.where(is_positive, t, 0.0), np.where(is_positive, 0.0, t)
+    return np.where(is_positive, np.exp(-right) / special.exprel(-right), 1 / special.exprel(left))
+
+
 @final
-class TruncatedExponential(Transformed):
+class TruncatedExponential(WithPowers):
     """The exponential distribution up to `b`."""
 
     __slots__ = ()
@@ -170,8 +188,20 @@ class TruncatedExponential(Transformed):
     def _log_slope(self, y: Any, b: Any) -> Any:
         return -y - np.log(-np.expm1(-b))
 
+    def _sf(self, y: Any, b: Any) -> Any:
+        return np.exp(-y) * np.expm1(y - b) / np.expm1(-b)
+
+    def _logsf(self, y: Any, b: Any) -> Any:
+        return np.log(self._sf(y, b))
+
+    def _isf(self, q: Any, b: Any) -> Any:
+        return _of_rest(q, b)
+
+    def _mean_power(self, order: int, b: Any) -> Any:
+        return math.factorial(order) * special.gammainc(order + 1.0, b) / -np.expm1(-b)
+
     def _entropy(self, b: Any) -> Any:
-        return np.log(np.expm1(b)) + (1 + np.exp(b) * (b - 1)) / -np.expm1(b)
+        return self._mean_power(1, b) + np.log(-np.expm1(-b))
 
 
 @final
@@ -248,6 +278,13 @@ class Correlation(Transformed):
         return beta._entropy(c / 2, c / 2) + math.log(2)
 
 
+def _log_integral(b: Any, width: Any) -> Any:
+    """Return the logarithm of the integral of exp(-b * t) for t from 0 to a width."""
+    product = b * width
+    rise = np.where(raw(b) < 0, -product, 0.0)
+    return np.log(width * special.exprel(np.where(raw(b) < 0, product, -product))) + rise
+
+
 @final
 class TruncatedPareto(WithPowers):
     """The Pareto distribution of exponent `b` up to `c`; the exponent may be negative."""
@@ -275,22 +312,57 @@ class TruncatedPareto(WithPowers):
     def _log_slope(self, y: Any, b: Any, c: Any) -> Any:
         return np.log(b / -np.expm1(-b * np.log(c))) - (b + 1) * np.log(y)
 
+    # Its logarithm, times the exponent, has a truncated exponential distribution; a negative exponent turns it over.
+
     def _sf(self, y: Any, b: Any, c: Any) -> Any:
-        return np.expm1(b * np.log(c / y)) / np.expm1(b * np.log(c))
+        falls = raw(b) > 0
+        down, up = np.where(falls, b, 1.0), np.where(falls, -1.0, b)
+        width, rest = np.log(c), np.log(c / y)
+        falling = np.exp(-down * np.log(y)) * np.expm1(-down * rest) / np.expm1(-down * width)
+        return np.where(falls, falling, np.expm1(up * rest) / np.expm1(up * width))
 
     def _logsf(self, y: Any, b: Any, c: Any) -> Any:
         return np.log(self._sf(y, b, c))
 
     def _isf(self, q: Any, b: Any, c: Any) -> Any:
-        return c * np.exp(-np.log1p(q * np.expm1(b * np.log(c))) / b)
+        falls, width = raw(b) > 0, np.log(c)
+        down, up = np.where(falls, b, 1.0), np.where(falls, -1.0, b)
+        return np.where(
+            falls,
+            np.exp(_of_rest(q, down * width) / down),
+            c * np.exp(-np.log1p(q * np.expm1(up * width)) / up),
+        )
 
     def _mean_power(self, order: int, b: Any, c: Any) -> Any:
         width = np.log(c)
-        return b * width * c**order * special.exprel((b - order) * width) / np.expm1(b * width)
+        falls = raw(b) > 0
+        down, up = np.where(falls, b, 1.0), np.where(falls, -1.0, b)
+        falling = special.exprel((order - down) * width) / special.exprel(-down * width)
+        return np.where(falls, falling, c**order * special.exprel((up - order) * width) / special.exprel(up * width))
+
+    def _mean_and_variance(self, b: Any, c: Any) -> tuple[Any, Any]:
+        return self._where_near(WithPowers._mean_and_variance, pareto._mean_and_variance, b, c)
+
+    def _skewness_and_kurtosis(self, b: Any, c: Any) -> tuple[Any, Any]:
+        return self._where_near(WithPowers._skewness_and_kurtosis, pareto._skewness_and_kurtosis, b, c)
+
+    def _where_near(self, near: Callable[..., Any], far: Callable[..., Any], b: Any, c: Any) -> tuple[Any, Any]:
+        """Return moments; where the end is so far that it does not matter they are those of Pareto's."""
+        is_far = (raw(b) - 4) * np.log(raw(c)) > 60
+        found = near(self, np.where(is_far, 1.0, b), np.where(is_far, 2.0, c))
+        if not np.any(is_far):
+            return found[0], found[1]
+        others = far(np.where(is_far, b, 5.0))
+        return np.where(is_far, others[0], found[0]), np.where(is_far, others[1], found[1])
 
     def _entropy(self, b: Any, c: Any) -> Any:
         width = np.log(c)
-        return -np.log(b / -np.expm1(-b * width)) - (b + 1) * (width / np.expm1(b * width) - 1 / b)
+        product = b * width
+        is_small = np.abs(raw(product)) < 1e-4
+        # The mean of the logarithm, by a series where the exponent is nothing.
+        size = np.where(is_small, 1.0, product)
+        mean = np.where(is_small, 0.5 - product / 12, (1 - _over_expm1(size)) / size) * width
+        return _log_integral(b, width) + (b + 1) * mean
 
 
 @final
@@ -315,8 +387,17 @@ class TruncatedWeibull(WithPowers):
 
     def _powers(self, c: Any, a: Any, b: Any) -> tuple[Any, Any]:
         """Return the powers of both ends, of which infinity has no derivative."""
-        is_infinite = np.isinf(raw(b))
+        with np.errstate(over="ignore", invalid="ignore"):
+            # So far out there is nothing.
+            is_infinite = np.isinf(raw(b)) | (raw(b) ** raw(c) - raw(a) ** raw(c) > 1000)
         return a**c, np.where(is_infinite, np.inf, np.where(is_infinite, 1.0, b) ** c)
+
+    def _within(self, y: Any, c: Any, a: Any, b: Any) -> Any:
+        """Return numbers that rounding has not moved beyond the support."""
+        is_below, is_above = raw(y) < raw(a), raw(y) > raw(b)
+        if not np.any(is_below | is_above):
+            return y
+        return np.where(is_below, a, np.where(is_above, b, y))
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
@@ -324,7 +405,7 @@ class TruncatedWeibull(WithPowers):
 
     def _from_base(self, z: Any, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
-        return (first - np.log1p(z * np.expm1(first - last))) ** (1 / shapes[0])
+        return self._within((first - np.log1p(z * np.expm1(first - last))) ** (1 / shapes[0]), *shapes)
 
     def _log_slope(self, y: Any, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
@@ -341,9 +422,22 @@ class TruncatedWeibull(WithPowers):
 
     def _isf(self, q: Any, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
-        return (first - np.log(np.exp(first - last) - q * np.expm1(first - last))) ** (1 / shapes[0])
+        power = first - np.log(np.exp(first - last) - q * np.expm1(first - last))
+        return self._within(power ** (1 / shapes[0]), *shapes)
 
     def _mean_power(self, order: int, *shapes: Any) -> Any:
+        c, a, b = shapes
+        # The gamma function of an exponent as great overflows.
+        is_flat = (raw(c) < order / 150) & np.isfinite(raw(b))
+        if not np.any(is_flat):
+            return self._mean_power_by_gamma(order, *shapes)
+        flat = (np.where(is_flat, one, other) for one, other in ((c, 1.0), (a, 0.0), (b, 1.0)))
+        found = self._mean_over_quantiles(lambda y: y**order, *flat)
+        if np.all(is_flat):
+            return found
+        return np.where(is_flat, found, self._mean_power_by_gamma(order, np.where(is_flat, 1.0, c), a, b))
+
+    def _mean_power_by_gamma(self, order: int, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
         a = order / shapes[0] + 1
         share = special.gammainc(a, last) - special.gammainc(a, first)

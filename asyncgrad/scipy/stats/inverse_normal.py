@@ -118,6 +118,10 @@ class ReciprocalInverseNormal(Transformed):
         variance = 1 / mu + 2
         return (3 / mu + 8) / variance**1.5, (15 / mu + 48) / np.square(variance)
 
+    def _entropy(self, mu: Any) -> Any:
+        # That of the base, less twice the mean of its logarithm.
+        return 0.5 * (1 + math.log(2 * math.pi) - np.log(mu) + special.hyperu(1.0, 1.0, 2 / mu))
+
 
 @final
 class NormalInverseNormal(Integrated):

@@ -1,18 +1,23 @@
-"""What becomes of nan in data: it is passed on, left out line by line, or refused, as SciPy's nan_policy says."""
+"""Along which axes data are summed up, and what becomes of nan in them.
+
+A nan is passed on, left out line by line, or refused, as SciPy's nan_policy says.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ...core.arrays.axes import kept_shape, reduced_axes
 from ...core.arrays.values import raw
 from ..arguments import floating
 
-__all__ = ["by_nan_policy"]
+__all__ = ["along_last_axis", "as_lines", "by_nan_policy", "check_nan_policy"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,10 +41,7 @@ def by_nan_policy(*samples: str, is_paired: bool = True) -> Callable[[F], F]:
             call.apply_defaults()
             given = call.arguments
             policy = given.get("nan_policy", "propagate")
-            if policy not in ("propagate", "omit", "raise"):
-                raise ValueError(
-                    f"scipy.stats.{function.__name__} takes nan_policy 'propagate', 'omit' or 'raise', not {policy!r}"
-                )
+            check_nan_policy(function.__name__, policy)
             names = [name for name in samples if given[name] is not None]
             data = [floating(given[name]) for name in names]
             if any(one.ndim == 0 for one in data):
@@ -58,6 +60,57 @@ def by_nan_policy(*samples: str, is_paired: bool = True) -> Callable[[F], F]:
     return decorate
 
 
+def check_nan_policy(function: str, policy: object) -> None:
+    """Raise a ValueError if a function of `scipy.stats`, or a part of one, is given a nan_policy that there is not."""
+    if policy not in ("propagate", "omit", "raise"):
+        # Where a part is called, the error gets the name of the whole.
+        named = "" if function.startswith("_") else f"scipy.stats.{function} "
+        raise ValueError(f"{named}takes nan_policy 'propagate', 'omit' or 'raise', not {policy!r}")
+
+
+def along_last_axis(*samples: str) -> Callable[[F], F]:
+    """Return a decorator for a summary that is written for the last axis of its data, alone.
+
+    Of its parameters `axis` is always -1, and `keepdims` False. The axes that the caller names become that one; samples
+    are broadcast.
+
+    Args:
+        *samples: the names of the parameters that are data; None stands for none.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def summary(*args: Any, **kwargs: Any) -> Any:
+            call = signature.bind(*args, **kwargs)
+            call.apply_defaults()
+            given = call.arguments
+            names = [name for name in samples if given[name] is not None]
+            data = [floating(given[name]) for name in names]
+            data = list(np.broadcast_arrays(*data)) if len(data) > 1 else data
+            ndim = data[0].ndim
+            axes = reduced_axes(given["axis"], ndim)
+            shape = kept_shape(data[0].shape, axes) if given["keepdims"] else None
+            given.update(zip(names, (as_lines(one, axes, ndim) for one in data), strict=True))
+            given.update(axis=-1, keepdims=False)
+            found = function(*call.args, **call.kwargs)
+            return found if shape is None else _with_shape(found, shape)
+
+        return summary
+
+    return decorate
+
+
+def _with_shape(found: Any, shape: tuple[int, ...]) -> Any:
+    """Return a result, or each of several, in another shape."""
+    if not isinstance(found, tuple):
+        return np.reshape(found, shape)
+    parts = (np.reshape(one, shape) for one in found)
+    make = getattr(found, "_make", tuple)
+    return make(parts)
+
+
 def _line_by_line(
     function: Callable[..., Any], call: inspect.BoundArguments, names: Sequence[str], data: list[Any], is_paired: bool
 ) -> Any:
@@ -70,7 +123,7 @@ def _line_by_line(
     else:
         axes = tuple(one % ndim for one in (axis if isinstance(axis, Sequence) else (axis,)))
     kept_shape = tuple(1 if one in axes else length for one, length in enumerate(data[0].shape))
-    lines = [_as_lines(one, axes, ndim) for one in data]
+    lines = [as_lines(one, axes, ndim) for one in data]
     if is_paired:
         lines = list(np.broadcast_arrays(*lines)) if len(lines) > 1 else lines
     shape = np.broadcast_shapes(*(one.shape[:-1] for one in lines))
@@ -91,13 +144,15 @@ def _line_by_line(
     return _stacked(found, final)
 
 
-def _as_lines(data: Any, axes: tuple[int, ...], ndim: int) -> Any:
+def as_lines(data: Any, axes: tuple[int, ...], ndim: int) -> Any:
     """Return data with the axes of a summary in the last one."""
     if data.ndim == 1 and ndim > 1:
         # Weights, one for each place along the axis.
         return data
     rest = [one for one in range(data.ndim) if one not in axes]
-    return np.transpose(data, (*rest, *axes)).reshape((*(data.shape[one] for one in rest), -1))
+    # No length is -1: there may be no data.
+    length = math.prod(data.shape[one] for one in axes)
+    return np.transpose(data, (*rest, *axes)).reshape((*(data.shape[one] for one in rest), length))
 
 
 def _stacked(found: list[Any], shape: tuple[int, ...]) -> Any:

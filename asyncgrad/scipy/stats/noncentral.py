@@ -10,10 +10,12 @@ import numpy as np
 from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
+from ..arguments import floating
 from ..special.noncentral import chi_log_density, f_log_density, t_log_density
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .discrete_distribution import DiscreteDistribution
+from .double_exponential import interval
 from .implicit import Implicit
 from .mean_powers import skewness_and_kurtosis
 from .transforming import WithPowers, positive_or_one
@@ -29,8 +31,13 @@ __all__ = [
 
 def _complement(family: Any, y: Any, shapes: tuple[Any, ...], cdf: Any) -> Any:
     """Return SciPy's survival function, which keeps its digits where it is small, with the derivatives of 1 - cdf."""
-    with np.errstate(all="ignore"):
-        found = np.asarray(family.sf(raw(y), *map(raw, shapes)))
+    y, bare, *others = np.broadcast_arrays(*map(raw, (y, cdf, *shapes)))
+    is_small = bare > 0.5
+    found = 1 - bare
+    if np.any(is_small):
+        # Where it is not small SciPy's may raise.
+        with np.errstate(all="ignore"):
+            found = np.where(is_small, family.sf(np.where(is_small, y, 1.0), *others), found)
     return found.astype(raw(cdf).dtype, copy=False) - (cdf - raw(cdf))
 
 
@@ -131,11 +138,42 @@ class Rice(WithPowers):
         return np.log(2 * y)
 
     def _logpdf(self, y: Any, b: Any) -> Any:
-        return np.log(y) - 0.5 * np.square(y - b) + np.log(special.i0e(y * b))
+        product = y * b
+        # The scaled function has a kink at 0, which the square has, too.
+        is_far = raw(product) > 1
+        if np.all(is_far):
+            return np.log(y) - 0.5 * np.square(y - b) + np.log(special.i0e(product))
+        near, far = np.where(is_far, 0.0, product), np.where(is_far, product, 1.0)
+        distance = np.where(is_far, y - b, 0.0)
+        squares = np.where(is_far, 0.0, np.square(y) + np.square(b))
+        more = np.where(is_far, np.log(special.i0e(far)), np.log(special.i0(near)))
+        return np.log(y) - 0.5 * (np.square(distance) + squares) + more
 
     def _mean_power(self, order: int, b: Any) -> Any:
         half = order / 2
         return 2**half * math.gamma(1 + half) * special.hyp1f1(-half, 1.0, -b * b / 2)
+
+    def _entropy(self, b: Any) -> Any:
+        b = floating(b)
+        is_near = raw(b) < _NEARLY_NORMAL
+        inverse = 1 / np.where(is_near, _NEARLY_NORMAL, b)
+        far = 0.5 * math.log(2 * math.pi * math.e) - np.square(inverse / 2)
+        if not np.any(is_near):
+            return far
+        near = np.expand_dims(np.where(is_near, b, 1.0), -1)
+        # Beyond this distance from the length there is nothing.
+        start = np.maximum(raw(near) - _REACH, 0.0)
+        width = raw(near) + _REACH - start
+        y = start + width * _SHARES
+        logarithm = self._logpdf(y, near)
+        return np.where(is_near, -np.sum(width * _WEIGHTS * np.exp(logarithm) * logarithm, -1), far)
+
+
+#: Of standard deviations, and from which length on two terms have all digits.
+_REACH, _NEARLY_NORMAL = 12.0, 1e4
+
+
+_SHARES, _WEIGHTS = interval(1 / 32, -3.5, 3.5)
 
 
 @final

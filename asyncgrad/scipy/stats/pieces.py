@@ -8,8 +8,10 @@ from typing import Any, final
 import numpy as np
 
 from ...core.arrays.values import raw
+from ..arguments import floating
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .double_exponential import half_line
 from .gamma_and_beta import gamma
 from .gamma_powers import loggamma
 from .mean_powers import skewness_and_kurtosis
@@ -65,10 +67,16 @@ class _TwoSided(OnLine):
 
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         mean, variance = self.size._mean_and_variance(*shapes)
-        return 0.0 * mean, variance + mean * mean
+        return 0.0 * shapes[0], variance + mean * mean
 
     def _entropy(self, *shapes: Any) -> Any:
         return self.size._entropy(*shapes) + math.log(2)
+
+
+def _exp_or_infinity(x: Any) -> Any:
+    """Return exp(x), which does not warn where it is infinite."""
+    is_infinite = raw(x) > 709
+    return np.where(is_infinite, np.inf, np.exp(np.where(is_infinite, 0.0, x)))
 
 
 @final
@@ -131,8 +139,10 @@ class HalfGeneralizedNormal(Positive):
 
     def _mean_and_variance(self, beta: Any) -> tuple[Any, Any]:
         first, second, third = (special.gammaln(order / beta) for order in (1, 2, 3))
-        mean = np.exp(second - first)
-        return mean, np.exp(third - first) - mean * mean
+        mean, square = (_exp_or_infinity(one - first) for one in (second, third))
+        # Where the mean square overflows it is beyond the square of the mean.
+        is_finite = np.isfinite(raw(square))
+        return mean, np.where(is_finite, square - np.where(is_finite, mean, 0.0) ** 2, np.inf)
 
     def _entropy(self, beta: Any) -> Any:
         return 1 / beta - np.log(beta) + special.gammaln(1 / beta)
@@ -240,6 +250,10 @@ class AsymmetricLaplace(OnLine):
         return 1 + np.log(kappa + 1 / kappa)
 
 
+_HAZARDS, _WEIGHTS = half_line(1 / 32, -4.0, 2.25)
+_WEIGHTS = _WEIGHTS * np.exp(-_HAZARDS)
+
+
 @final
 class PowerNormal(OnLine):
     """The distribution of the least of `c` normal numbers."""
@@ -265,6 +279,32 @@ class PowerNormal(OnLine):
 
     def _isf(self, q: Any, c: Any) -> Any:
         return -special.ndtri_exp(np.log(q) / c)
+
+    # Means are over the cumulative hazard, which is exponential: they see the bulk for any number of variables.
+
+    @staticmethod
+    def _points(c: Any) -> Any:
+        return -special.ndtri_exp(-_HAZARDS / np.expand_dims(floating(c), -1))
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        points = self._points(c)
+        mean = np.sum(_WEIGHTS * points, -1)
+        return mean, np.sum(_WEIGHTS * np.square(points - mean[..., np.newaxis]), -1)
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        mean, variance = self._mean_and_variance(c)
+        away = self._points(c) - mean[..., np.newaxis]
+        third, fourth = (np.sum(_WEIGHTS * away**order, -1) for order in (3, 4))
+        return third / variance**1.5, fourth / np.square(variance) - 3
+
+    def _entropy(self, c: Any) -> Any:
+        points = self._points(c)
+        # The logarithm of the hazard of a single variable: in the right tail both of its parts are large.
+        is_right = raw(points) > 0
+        right, left = np.where(is_right, points, 0.0), np.where(is_right, 0.0, points)
+        tail = np.log(special.erfcx(right / math.sqrt(2))) + 0.5 * math.log(math.pi / 2)
+        hazard = np.where(is_right, -tail, norm._logpdf(left) - special.log_ndtr(-left))
+        return 1 - np.log(c) - np.sum(_WEIGHTS * hazard, -1)
 
 
 @final

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
-from .mean_powers import skewness_and_kurtosis
+from .extremes import genextreme
 from .supports import one_minus_exp_
 
 __all__ = ["pareto", "powerlaw", "weibull_max", "weibull_min"]
@@ -30,12 +30,16 @@ class _Weibull(ContinuousDistribution):
     def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any]:
         return c - 1, np.log(c) - distance * _is_one(c)
 
+    # A power of the variable moves it to a generalized extreme one, whose moments do not cancel for a great `c`.
+
     def _moments_of_size(self, c: Any) -> tuple[Any, Any]:
-        mean = special.gamma(1 + 1 / c)
-        return mean, special.gamma(1 + 2 / c) - np.square(mean)
+        inverse = 1 / c
+        _, variance = genextreme._mean_and_variance(inverse)
+        return special.gamma(1 + inverse), variance * np.square(inverse)
 
     def _skewness_and_kurtosis_of_size(self, c: Any) -> tuple[Any, Any]:
-        return skewness_and_kurtosis(special.gamma(1 + order / c) for order in (1, 2, 3, 4))
+        skewness, kurtosis = genextreme._skewness_and_kurtosis(1 / c)
+        return -skewness, kurtosis
 
     def _entropy(self, c: Any) -> Any:
         return _EULER - _EULER / c - np.log(c) + 1

@@ -13,7 +13,7 @@ from ...core.recording.primitive import derivative, primitive
 from ..special.tails import kolmogorov_slope, smirnov_derivative
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
-from .gamma_series import SMALL, beta_series, gamma_series, polynomial
+from .gamma_series import SMALL, TERMS, beta_series, polynomial
 from .implicit import Implicit
 from .mean_powers import skewness_and_kurtosis
 from .two_sided_statistic import two_sided_cdf_, two_sided_derivative
@@ -184,7 +184,7 @@ class KolmogorovSmirnov(Implicit):
         return skewness_and_kurtosis(self._mean_powers(n))
 
 
-_POWERS = np.arange(len(gamma_series()))
+_POWERS = np.arange(TERMS + 1)
 #: Of the mean square and the mean fourth power of q**lam - (1 - q)**lam, over powers of lam.
 _SPREAD = 2 * ((-2.0) ** _POWERS - beta_series(1, 1))[2:]
 _FOURTH = (2 * (-4.0) ** _POWERS - 8 * beta_series(3, 1) + 6 * beta_series(2, 2))[4:]

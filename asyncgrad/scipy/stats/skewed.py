@@ -11,6 +11,7 @@ from scipy import stats as scipy_stats
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
+from .double_exponential import half_line
 from .implicit import Implicit
 
 if TYPE_CHECKING:
@@ -68,13 +69,35 @@ class ExponentialNormal(Implicit):
         return 2 * K**3 / variance**1.5, 6 * K**4 / np.square(variance)
 
 
-# SciPy's distribution function is accurate in both tails, which the difference of a normal one and Owen's T is not.
+_DISTANCES, _WEIGHTS = half_line()
+
+
+def _log_tail(y: Any, a: Any) -> Any:
+    """Return the logarithm of the distribution function below 0: that of an integral.
+
+    SciPy's, the difference of a normal one and of Owen's T, loses its digits there for a positive `a`.
+    """
+    bare = raw(a) * raw(y)
+    # About how fast the density falls to the left.
+    rate = 1 - raw(y) + raw(a) * np.exp(-0.5 * bare * bare - _LOG_ROOT - special.log_ndtr(bare))
+    places = y[..., np.newaxis] - _DISTANCES / rate[..., np.newaxis]
+    logarithm = special.log_ndtr(a[..., np.newaxis] * places) - 0.5 * places * places
+    greatest = np.max(raw(logarithm), -1)
+    total = np.sum(_WEIGHTS * np.exp(logarithm - greatest[..., np.newaxis]), -1)
+    return np.log(total / rate) + greatest + (math.log(2) - _LOG_ROOT)
 
 
 @primitive()
 def skew_normal_cdf_(y: Any, a: Any) -> Array:
     """Return the distribution function of the skew normal distribution."""
-    return np.asarray(scipy_stats.skewnorm.cdf(y, a)).astype(np.result_type(y, a), copy=False)
+    y, a = np.broadcast_arrays(y, a)
+    is_tail = (y < 0) & (a > 0)
+    if not np.any(is_tail):
+        found = np.asarray(scipy_stats.skewnorm.cdf(y, a))
+    else:
+        found = np.asarray(scipy_stats.skewnorm.cdf(np.where(is_tail, 0.0, y), a))
+        found = np.where(is_tail, np.exp(_log_tail(np.where(is_tail, y, -1.0), np.where(is_tail, a, 1.0))), found)
+    return found.astype(np.result_type(y, a), copy=False)
 
 
 @derivative(skew_normal_cdf_, "y")
@@ -106,6 +129,22 @@ class SkewNormal(Implicit):
 
     def _sf(self, y: Any, a: Any) -> Any:
         return skew_normal_cdf_.call(-y, -a)
+
+    def _log_below(self, mask: Any, y: Any, a: Any) -> Any:
+        y, a = np.broadcast_arrays(y, a)
+        mask = mask & (raw(y) < 0)
+        return _log_tail(np.where(mask, y, -1.0), np.where(mask, a, 1.0))
+
+    def _log_above(self, mask: Any, y: Any, a: Any) -> Any:
+        return self._log_below(mask, -y, -a)
+
+    def _start(self, method: str, q: Any, *shapes: Any) -> Any:
+        # SciPy's lie far beyond the tail that falls fast, which a normal one bounds.
+        found = super()._start(method, q, *shapes)
+        bound = np.minimum(special.ndtri(q), 0.0) / np.hypot(1.0, shapes[0])
+        if method == "ppf":
+            return np.where(shapes[0] > 0, np.maximum(found, bound), found)
+        return np.where(shapes[0] < 0, np.minimum(found, -bound), found)
 
     def _bulk(self, *shapes: Any) -> list[float]:
         # The entropy's derivative is made where the density rises, which is narrow for a great `a`.

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ...core.arrays.axes import kept_shape, reduced_axes
+from ...core.arrays.axes import kept_shape, reduced_axes, reduced_count
 from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..ufuncs import special
-from .nan_policies import by_nan_policy
+from .nan_policies import along_last_axis, by_nan_policy
 from .shares import divergence_of_shares, entropy_of_shares
 
 if TYPE_CHECKING:
@@ -26,16 +26,21 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "describe",
     "entropy",
     "gmean",
+    "gstd",
     "gzscore",
     "hmean",
     "iqr",
+    "kstat",
+    "kstatvar",
     "kurtosis",
     "median_abs_deviation",
     "moment",
     "pearsonr",
     "pmean",
+    "pointbiserialr",
     "sem",
     "skew",
     "trim_mean",
@@ -172,6 +177,131 @@ def kurtosis(
     return value - 3 if fisher else value
 
 
+def _kstat(data: Any, order: int) -> Any:
+    """Return a k-statistic along the last axis, by central moments, in which the mean does not cancel."""
+    count = data.shape[-1]
+    if order == 1:
+        return np.mean(data, -1)
+    if count < order:
+        return np.sum(data, -1) * np.nan
+    second = _central(data, 2, -1)
+    if order == 2:
+        return second * (count / (count - 1))
+    if order == 3:
+        return _central(data, 3, -1) * (count * count / ((count - 1) * (count - 2)))
+    found = (count + 1) * _central(data, 4, -1) - 3 * (count - 1) * (second * second)
+    return found * (count * count / ((count - 1) * (count - 2) * (count - 3)))
+
+
+@by_nan_policy("data")
+@in_single
+@along_last_axis("data")
+def kstat(
+    data: Any, n: int = 2, *, axis: _Axis = None, nan_policy: str = "propagate", keepdims: bool = False
+) -> Tensor:
+    """Return the estimate of a cumulant that is right on average, as `scipy.stats.kstat`.
+
+    Args:
+        data: the data.
+        n: which cumulant, from 1, the mean, to 4.
+        axis: along which, or None for all.
+        nan_policy: "propagate", "omit" or "raise".
+        keepdims: whether the axis remains, with length 1.
+
+    Raises:
+        ValueError: there is no such order.
+    """
+    if not 1 <= n <= 4:
+        raise ValueError(f"scipy.stats.kstat takes for n a whole number from 1 to 4, not {n}")
+    return _kstat(data, int(n))
+
+
+@by_nan_policy("data")
+@in_single
+@along_last_axis("data")
+def kstatvar(
+    data: Any, n: int = 2, *, axis: _Axis = None, nan_policy: str = "propagate", keepdims: bool = False
+) -> Tensor:
+    """Return an estimate of the variance of `kstat` of order 1 or 2, as `scipy.stats.kstatvar`; arguments as for it."""
+    count = data.shape[-1]
+    if n == 1:
+        return _kstat(data, 2) / count
+    if n == 2:
+        return (2 * count * _kstat(data, 2) ** 2 + (count - 1) * _kstat(data, 4)) / (count * (count + 1))
+    raise ValueError(f"scipy.stats.kstatvar takes for n 1 or 2, not {n}")
+
+
+class DescribeResult(NamedTuple):
+    """The result of `describe`.
+
+    Attributes:
+        nobs: how many numbers there are, one for each line where some were left out.
+        minmax: the least and the greatest.
+        mean: their mean.
+        variance: their variance.
+        skewness: as that of `skew`.
+        kurtosis: as that of `kurtosis`.
+    """
+
+    nobs: Any
+    minmax: tuple[Tensor, Tensor]
+    mean: Tensor
+    variance: Tensor
+    skewness: Tensor
+    kurtosis: Tensor
+
+
+def describe(
+    a: Any, axis: int | None = 0, ddof: int = 1, bias: bool = True, nan_policy: str = "propagate"
+) -> DescribeResult:
+    """Return the count, the ends and the first four moments of data, as `scipy.stats.describe`.
+
+    Args:
+        a: the data.
+        axis: along which, or None for all.
+        ddof: of the variance, as for `numpy.var`.
+        bias: as for `skew`.
+        nan_policy: "propagate", "omit" or "raise".
+
+    Raises:
+        ValueError: there are no data.
+
+    Example:
+        >>> from asyncgrad.scipy import stats
+        >>> stats.describe([1.0, 2.0, 6.0]).variance.item()
+        7.0
+    """
+    a = np.atleast_1d(_without_nan("describe", a, nan_policy))
+    if not a.size:
+        raise ValueError(f"scipy.stats.describe takes data, not an array of shape {a.shape}")
+    if axis is None:
+        a, axis = a.reshape((-1,)), 0
+    count: Any = np.int64(a.shape[normalize_axis_index(axis, a.ndim)])
+    least, greatest, mean, variance = np.min, np.max, np.mean, np.var
+    is_nan = np.isnan(raw(a))
+    if nan_policy == "omit" and np.any(is_nan):
+        count = np.sum(~is_nan, axis)
+        least, greatest, mean, variance = np.nanmin, np.nanmax, np.nanmean, np.nanvar
+    return DescribeResult(
+        count,
+        (least(a, axis), greatest(a, axis)),
+        mean(a, axis),
+        variance(a, axis, ddof=ddof),
+        skew(a, axis, bias, nan_policy),
+        kurtosis(a, axis, True, bias, nan_policy),
+    )
+
+
+@by_nan_policy("a")
+@in_single
+def gstd(a: Any, axis: _Axis = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> Tensor:
+    """Return the geometric standard deviation of positive data, as `scipy.stats.gstd`; arguments as for `numpy.std`."""
+    logarithms = np.log(a)
+    if reduced_count(logarithms.shape, axis) <= ddof:
+        return np.sum(logarithms, axis, keepdims=keepdims) * np.nan
+    return np.exp(np.std(logarithms, axis, ddof=ddof, keepdims=keepdims))
+
+
 @by_nan_policy("a")
 @in_single
 def sem(a: Any, axis: _Axis = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Tensor:
@@ -215,7 +345,11 @@ def zscore(a: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propa
 @in_single
 def gzscore(a: Any, *, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate") -> Tensor:
     """Return the scores of the logarithms of positive data, as `scipy.stats.gzscore`; arguments as for `zscore`."""
-    return zscore(np.log(floating(a)), axis, ddof, nan_policy)
+    a = floating(a)
+    is_nan = np.isnan(raw(a))
+    # The slope of a logarithm of nan would be nan, whatever it is multiplied by.
+    logarithms = np.where(is_nan, np.nan, np.log(np.where(is_nan, 1.0, a))) if np.any(is_nan) else np.log(a)
+    return zscore(logarithms, axis, ddof, nan_policy)
 
 
 def _weighted_mean(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:
@@ -494,6 +628,11 @@ class PearsonResult(NamedTuple):
     statistic: Tensor
     pvalue: Tensor
 
+    @property
+    def correlation(self) -> Tensor:
+        """The statistic, by the name that it has in other results."""
+        return self.statistic
+
 
 def _unit_deviations(x: Any) -> tuple[Any, Any]:
     """Return the deviations from the mean along the last axis over their norm, and where all numbers are equal."""
@@ -558,3 +697,20 @@ def pearsonr(
     if alternative not in values:
         raise ValueError(f"scipy.stats.pearsonr takes alternative {', '.join(values)}, not {alternative!r}")
     return PearsonResult(correlation, values[alternative]())
+
+
+@by_nan_policy("x", "y")
+@along_last_axis("x", "y")
+def pointbiserialr(
+    x: Any, y: Any, *, axis: _Axis = 0, nan_policy: str = "propagate", keepdims: bool = False
+) -> PearsonResult:
+    """Return the correlation of a truth value and a number, as `scipy.stats.pointbiserialr`.
+
+    Args:
+        x: truth values, or 0 and 1.
+        y: the numbers.
+        axis: along which, or None for all.
+        nan_policy: "propagate", "omit" or "raise"; a pair with nan is left out whole.
+        keepdims: whether the axis remains, with length 1.
+    """
+    return pearsonr(x, y, axis=-1)

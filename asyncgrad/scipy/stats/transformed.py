@@ -391,6 +391,10 @@ class PowerLogNormal(Transformed):
     def _log_slope(self, y: Any, c: Any, s: Any) -> Any:
         return -np.log(y) - np.log(s)
 
+    def _entropy(self, c: Any, s: Any) -> Any:
+        # The mean of the logarithm of the slope is a mean of the base.
+        return self.base._entropy(c) + np.log(s) + s * self.base._mean_and_variance(c)[0]
+
 
 @final
 class GeneralizedExponential(Transformed):

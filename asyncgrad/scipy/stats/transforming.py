@@ -103,6 +103,12 @@ class Transformed(ContinuousDistribution):
         low, high = self._log_slopes(_PROBABILITIES, *[np.expand_dims(asarray(shape), -1) for shape in shapes])
         return self.base._entropy(*self._base_shapes(*shapes)) - np.sum(_WEIGHTS * (low + high), -1)
 
+    def _mean_over_quantiles(self, function: Callable[[Any], Any], *shapes: Any) -> Any:
+        """Return the mean of a function of the variable, which may be infinite at the ends of the support."""
+        expanded = [np.expand_dims(asarray(shape), -1) for shape in shapes]
+        low, high = (function(quantile(_PROBABILITIES, *expanded)) for quantile in (self._ppf, self._isf))
+        return np.sum(_WEIGHTS * (low + high), -1)
+
     def _log_slopes(self, q: np.ndarray, *shapes: Any) -> tuple[Any, Any]:
         """Return `_log_slope` at two quantiles, of `q` from below and from above, in any order."""
         return self._log_slope(self._ppf(q, *shapes), *shapes), self._log_slope(self._isf(q, *shapes), *shapes)

@@ -1,0 +1,111 @@
+"""asyncgrad.scipy.stats: distributions far out, and those of extreme parameters, where SciPy's formulas have no digits.
+
+What is expected is a limit, another family, or a formula without differences.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.scipy import stats
+
+_NORMAL = 0.5 * math.log(2 * math.pi * math.e)
+_PARETO = scipy.stats.pareto(1800.0)
+_UNIFORM_LOGARITHM = scipy.stats.loguniform(0.25, 1.75)
+
+CALLS: list[tuple[str, str, tuple[float, ...], float]] = [
+    ("truncexpon", "isf", (1e-300, 140.0), 140.0),
+    ("truncexpon", "sf", (1e-8, 2e-8), 0.5),
+    ("truncexpon", "mean", (4.7e8,), 1.0),
+    ("truncexpon", "var", (1e-8,), 1e-16 / 12),
+    ("truncexpon", "entropy", (1e4,), 1.0),
+    ("truncpareto", "isf", (0.3, 1800.0, 5.0), _PARETO.isf(0.3)),
+    ("truncpareto", "sf", (1.001, 1800.0, 5.0), _PARETO.sf(1.001)),
+    ("truncpareto", "var", (1800.0, 5.0), _PARETO.var()),
+    ("truncpareto", "entropy", (1800.0, 5.0), _PARETO.entropy()),
+    ("truncpareto", "entropy", (1e-9, 5.0), math.log(math.log(5.0)) + math.log(5.0) / 2),
+    ("truncpareto", "mean", (-1800.0, 5.0), 5.0 * 1800 / 1801),
+    ("truncpareto", "entropy", (-1800.0, 5.0), math.log(5.0 / 1800) - 1799 / -1800),
+    ("truncweibull_min", "var", (2.5e-8, 0.25, 1.75), _UNIFORM_LOGARITHM.var()),
+    ("truncweibull_min", "ppf", (1e-300, 75.0, 0.25, 1.75), 0.25),
+    ("truncweibull_min", "mean", (2500.0, 0.25, 1.75), math.gamma(1 + 1 / 2500)),
+    ("weibull_min", "var", (1e8,), math.pi**2 / 6e16),
+    ("weibull_max", "var", (0.005,), np.inf),
+    ("gennorm", "mean", (0.001,), 0.0),
+    ("gennorm", "var", (0.001,), np.inf),
+    ("genextreme", "var", (200.0,), np.inf),
+    ("powernorm", "var", (1e-14,), (2 - math.pi / 2) * 1e14),
+    ("powerlognorm", "entropy", (1.0, 1e-3), _NORMAL + math.log(1e-3)),
+    ("rice", "entropy", (1e8,), _NORMAL),
+    ("rice", "sf", (1e-10, 23.25), 1.0),
+    ("recipinvgauss", "entropy", (1e-9,), _NORMAL + math.log(1e9) / 2),
+    ("rel_breitwigner", "entropy", (1e12,), math.log(2 * math.pi)),
+    ("rel_breitwigner", "sf", (1e6, 2.0), 4 * stats.rel_breitwigner._factor(2.0) * 1e-18 / 3),
+    ("rel_breitwigner", "isf", (1e-30, 2.0), (4 * stats.rel_breitwigner._factor(2.0) * 1e30 / 3) ** (1 / 3)),
+    # The integral over the tail, by mpmath.
+    ("skewnorm", "logcdf", (-0.05, 120.0), -27.59347866698655),
+    ("skewnorm", "logcdf", (-30.0, 2.0), -2260.2504313533446),
+    ("skewnorm", "logsf", (40.0, -0.0), float(scipy.stats.norm.logsf(40.0))),
+    ("nct", "logpdf", (1e200, 3.0, 0.5), -1839.9958258652891),
+]
+
+
+@pytest.mark.parametrize(
+    ("family", "method", "args", "expected"), CALLS, ids=[f"{call[0]}.{call[1]}-{call[2][0]:g}" for call in CALLS]
+)
+def test_a_value_at_an_extreme_has_its_digits_and_a_gradient(
+    family: str, method: str, args: tuple[float, ...], expected: float
+) -> None:
+    leaves = [ag.tensor(one, requires_grad=True) for one in args]
+
+    found = getattr(getattr(stats, family), method)(*leaves)
+
+    np.testing.assert_allclose(found.item(), expected, rtol=1e-7)
+    if np.isfinite(expected):
+        slopes = sync.grad(found, leaves, allow_unused=True)
+        assert all(one is None or np.isfinite(one.item()) for one in slopes)
+
+
+def test_quantiles_far_out_follow_the_distribution_function() -> None:
+    q = np.array([1e-300, 1e-12])
+
+    found = stats.skewnorm.logcdf(stats.skewnorm.ppf(q, [120.0, 4e3]), [120.0, 4e3])
+
+    np.testing.assert_allclose(found, np.log(q), rtol=1e-10)
+
+
+def test_the_slopes_of_rices_density_at_a_length_of_0_are_those_of_a_function_of_its_square() -> None:
+    b = ag.tensor([0.0, 0.0], requires_grad=True)
+    y = np.array([0.5, 3.0])
+
+    (slope,) = sync.grad(stats.rice.logpdf(y, b).sum(), [b], create_graph=True)
+    (second,) = sync.grad(slope.sum(), [b])
+
+    assert slope.tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(second, y * y / 2 - 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("family", "shapes"),
+    [
+        ("rice", (0.75,)),
+        ("powerlognorm", (2.25, 0.45)),
+        ("rel_breitwigner", (2.5,)),
+        ("recipinvgauss", (0.625,)),
+        ("truncpareto", (-1.75, 5.0)),
+        ("truncexpon", (4.5,)),
+    ],
+)
+def test_an_entropy_by_fixed_points_is_that_of_an_integral(family: str, shapes: Any) -> None:
+    expected = scipy.stats.rv_continuous._entropy(getattr(scipy.stats, family), *shapes)
+
+    found = getattr(stats, family).entropy(*shapes)
+
+    np.testing.assert_allclose(found.item(), expected, rtol=1e-8)

@@ -319,3 +319,55 @@ def test_gaussian_nll_loss_takes_one_variance_as_a_number_of_python_alone() -> N
 def test_adaptive_pooling_into_more_windows_than_memory_holds_is_refused_at_once(name: str) -> None:
     with pytest.raises(ArgumentError, match="no memory for a result"):
         getattr(nn, name)(np.ones((1, 1, *[3] * int(name[-2]))), 2**62)
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3, math.inf, -math.inf])
+def test_normalize_takes_a_norm_of_several_axes_as_one_of_a_vector(p: float) -> None:
+    x = np.array([[[0.5, -2.0], [3.0, 0.25]], [[1.0, 4.0], [-1.5, 0.75]]])
+    both = ag.tensor(x, requires_grad=True)
+    flat = ag.tensor(x.transpose(1, 0, 2).reshape(2, 4), requires_grad=True)
+    result, expected = nn.normalize(both, p, [0, -1]), nn.normalize(flat, p, 1)
+    weights = np.arange(8.0).reshape(2, 2, 2)
+    (grad,) = sync.grad((result * weights).sum(), [both])
+    (expected_grad,) = sync.grad((expected * weights.transpose(1, 0, 2).reshape(2, 4)).sum(), [flat])
+
+    for found, wanted in ((result, expected), (grad, expected_grad)):
+        np.testing.assert_allclose(found.numpy().transpose(1, 0, 2).reshape(2, 4), wanted.numpy(), rtol=1e-14)
+    np.testing.assert_array_equal(nn.normalize(x, p, ()), nn.normalize(x, p, None))
+
+
+def test_a_derivative_of_0_is_0_beside_what_is_not_finite() -> None:
+    x = ag.tensor([[np.nan, 2.0, 4.0]], requires_grad=True)
+    image, grid = np.full((1, 1, 2, 2), np.inf), ag.tensor(np.zeros((1, 1, 1, 2)), requires_grad=True)
+
+    assert sync.grad(nn.normalize(x, 0)[0, 1], [x])[0].tolist() == [[0.0, 1 / 3, 0.0]]
+    assert sync.grad(nn.grid_sample(image, grid, "nearest").sum(), [grid])[0].tolist() == [[[[0.0, 0.0]]]]
+
+
+def test_points_of_images_without_channels_are_none() -> None:
+    assert nn.grid_sample(np.zeros((2, 0, 3, 3)), np.zeros((2, 4, 5, 2))).shape == (2, 0, 4, 5)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_the_label_of_one_sample_may_have_an_axis(reduction: str) -> None:
+    scores, label = np.array([-1.0, -2.0, -0.5]), np.array(1)
+
+    for loss in (nn.nll_loss, nn.cross_entropy):
+        found = loss(scores, label.reshape(1), reduction=reduction)
+        assert np.shape(found) == ()
+        assert found == loss(scores, label, reduction=reduction)
+    found = nn.multi_margin_loss(scores.reshape(1, 3), label, reduction=reduction)
+    assert np.shape(found) == ()
+    assert found == nn.multi_margin_loss(scores, label, reduction=reduction)
+
+
+def test_numbers_are_scattered_as_rows_of_one_element() -> None:
+    src = ag.tensor(3.0, requires_grad=True)
+    result = nn.scatter_reduce(np.array(2.0), 0, np.array([0]), src, "prod")
+
+    assert result.item() == 6.0
+    assert sync.grad(result, [src])[0].item() == 2.0
+
+
+def test_a_value_of_0_is_none_for_other_modes_of_padding() -> None:
+    assert nn.pad(np.array([1.0, 2.0]), (1, 0), "reflect", 0).tolist() == [2.0, 1.0, 2.0]

@@ -232,10 +232,10 @@ def check_mask(name: str, mask: Any) -> Any:
     """Return a mask.
 
     Raises:
-        ArgumentTypeError: it holds integers, which may be meant as truth values or as numbers.
+        ArgumentTypeError: it holds integers, which may be meant as truth values or as numbers, or no numbers.
     """
     dtype = array_of(mask).dtype
-    if dtype.kind in "iu":
+    if dtype.kind not in "bf":
         raise ArgumentTypeError(f"{name} holds booleans, or floating numbers to add to the scores, not {dtype}")
     return mask
 

@@ -26,6 +26,7 @@ from ...errors import ArgumentError, IndexRangeError
 from ..shared.arguments import (
     REDUCTIONS,
     array_of,
+    check_arrays,
     check_real,
     check_reduction,
     common_shape,
@@ -86,6 +87,7 @@ def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
     check_operands_share_device(function, input, target)
     first, second = array_of(input).shape, array_of(target).shape
     if first != second:
+        check_arrays(function, input=input, target=target)
         try:
             np.broadcast_shapes(first, second)
         except ValueError:
@@ -149,7 +151,12 @@ def _squared_error_on_device(input: Any, target: Any, factor: float | None) -> A
 @kernel(variant=_squared_error_on_device)
 def squared_error_(input: Any, target: Any, factor: float | None) -> Array:
     """Return the squares of the differences, or their sum times `factor` if that is given."""
-    difference = np.subtract(input, target)
+    try:
+        difference = np.subtract(input, target)
+    except TypeError:
+        # Not before, where it would take time of every call.
+        check_real("mse_loss", input=input, target=target)
+        raise
     if difference.dtype.kind == "c":
         check_real("mse_loss", input=input, target=target)
     squares = difference * difference
@@ -996,7 +1003,9 @@ def _canonicalize(function: str, logits: Any, labels: Array) -> tuple[Any, tuple
     if not shape:
         raise ArgumentError(f"{function} needs scores of shape (n, classes) or (n, classes, d...), not a scalar")
     expected = (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
-    if labels.shape != expected or labels.dtype.kind not in "iu":
+    # One sample without an axis of samples may have its label in one.
+    fits = labels.shape == expected or (len(shape) == 1 and labels.shape == (1,))
+    if not fits or labels.dtype.kind not in "iu":
         raise ArgumentError(
             f"{function} of scores of shape {shape} takes integer labels of shape {expected} (the classes are on "
             f"axis {min(1, len(shape) - 1)}), not labels of shape {labels.shape} and dtype {labels.dtype}"
@@ -1369,8 +1378,10 @@ def multi_margin_loss(
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss takes p of 1 or 2, not {p}")
     data, labels = np.atleast_1d(array_of(input)), array_of(target)
-    if data.ndim == 1 and labels.shape == (1,):
-        labels = labels.reshape(())
+    losses_shape = labels.shape
+    if data.shape[:-1] in ((), (1,)) and labels.shape in ((), (1,)):
+        # One sample, with an axis of samples or without.
+        labels = labels.reshape(data.shape[:-1])
     if data.ndim not in (1, 2) or labels.shape != data.shape[:-1] or labels.dtype.kind not in "iu":
         raise ArgumentError(
             f"multi_margin_loss takes scores of shape (n, classes) and integer targets of shape (n,), not {data.shape} "
@@ -1388,7 +1399,7 @@ def multi_margin_loss(
         if weights.shape != (classes,):
             raise ArgumentError(f"multi_margin_loss needs a weight of shape ({classes},), not {weights.shape}")
         losses = losses * as_like(weights, data)[labels]
-    return reduce_losses(losses if data.ndim > 1 else np.reshape(losses, ()), reduction)
+    return reduce_losses(losses if losses_shape else np.reshape(losses, ()), reduction)
 
 
 @on_device_of_arguments
@@ -1433,10 +1444,10 @@ def multilabel_margin_loss(
         )
     classes = data.shape[-1]
     scores, labels = np.reshape(input, (-1, classes)), labels.reshape(-1, classes)
+    _check_classes("multilabel_margin_loss", labels, classes, -1)
     # What follows the first -1 counts for nothing.
     is_listed = np.cumsum(labels < 0, axis=1) == 0
     labels = np.where(is_listed, labels, 0)
-    _check_classes("multilabel_margin_loss", labels, classes)
     labels, is_listed = as_like(labels, data), as_like(is_listed, data)
     is_label = labels[:, :, np.newaxis] == arange_like(data, classes)
     is_right = np.any(is_label & is_listed[:, :, np.newaxis], axis=1)
@@ -1493,12 +1504,13 @@ def _mean_of_classes(input: Any, target: Any, weight: Any, reduction: str) -> An
     return reduce_losses(np.mean(_soft_margins_of_labels(input, target, weight), axis=-1), reduction)
 
 
-def _check_classes(function: str, labels: Any, classes: int) -> None:
-    """Raise if a label on the host is no class.
+def _check_classes(function: str, labels: Any, classes: int, least: int = 0) -> None:
+    """Raise if a label on the host is no class, from `least` on.
 
     Raises:
         IndexRangeError: one is not.
     """
-    if labels.__class__ is np.ndarray and labels.size and (labels.min() < 0 or labels.max() >= classes):
-        worst = labels.min() if labels.min() < 0 else labels.max()
-        raise IndexRangeError(f"{function} got label {worst}, but there are {classes} classes: 0 to {classes - 1}")
+    if labels.__class__ is np.ndarray and labels.size and (labels.min() < least or labels.max() >= classes):
+        worst = labels.min() if labels.min() < least else labels.max()
+        end = ", and -1 behind the last" if least < 0 else ""
+        raise IndexRangeError(f"{function} got label {worst}, but there are {classes} classes: 0 to {classes - 1}{end}")

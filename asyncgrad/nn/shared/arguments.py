@@ -31,6 +31,7 @@ __all__ = [
     "common_shape",
     "complex_error",
     "constant",
+    "flat",
     "floating",
     "in_floats",
     "in_place",
@@ -276,6 +277,12 @@ def real_floating(function: str, name: str, array: Array) -> Any:
     return array.astype(np.float64)
 
 
+def flat(values: Any, x: Any) -> Any:
+    """Return an array of the shape of x as a function of x with a derivative of 0, whatever the gradient is."""
+    # Not x * 0, whose derivative is NaN where the gradient is.
+    return np.where(np.zeros_like(array_of(x), dtype=bool), x, values)
+
+
 def records(value: Any) -> bool:
     """Return whether a call on `value` is recorded: it requires grad, and grad mode is on."""
     return isinstance(value, TensorBase) and value._requires_grad() and GRAD_MODE.get()
@@ -337,7 +344,7 @@ def single(name: str, value: Any, least: int) -> int:
     return int(only)
 
 
-def is_length(value: object, least: int) -> bool:
+def is_length(value: object, least: float) -> bool:
     """Return whether a value is an int of at least `least`. True is one in Python, and as a length a mistake."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
 

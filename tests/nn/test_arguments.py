@@ -214,6 +214,9 @@ WRONG_TYPES: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.embedding_bag(np.array([[0]]), ones((3, 2)), padding_idx=YES), "padding_idx must be an int, not str"),
     (lambda: nn.local_response_norm(ones((1, 2, 3)), 2, [1.0]), "alpha must be a number, not list [1.0]"),
     (lambda: nn.local_response_norm(ones((1, 2, 3)), 2, k=NOTHING), "k must be a number, not NoneType None"),
+    (lambda: nn.ctc_loss(ones((2, 3)), ones(1), [2], [1]), "ctc_loss takes whole numbers as targets, not float64"),
+    (lambda: nn.lp_pool1d(NOTHING, 2, 2), "nn.lp_pool1d takes a tensor or an array as x, not None"),
+    (lambda: nn.max_pool2d(np.full((1, 2, 2), "a"), 2), "nn.max_pool2d takes numbers, and x is of dtype <U1"),
     (lambda: nn.mse_loss("a", ones(2)), "nn.mse_loss takes numbers, and input is of dtype <U1"),
     (
         lambda: nn.scaled_dot_product_attention(ones((2, 3)), ones((2, 3)), ones((2, 3)), np.asarray("a")),

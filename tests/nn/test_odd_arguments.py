@@ -12,6 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError, ChangedTensorError, InPlaceError
+from tests.nn.cases import CALLS
 
 X = np.array([-2.0, -0.4, 0.3, 1.5, 7.0])
 
@@ -371,3 +372,57 @@ def test_numbers_are_scattered_as_rows_of_one_element() -> None:
 
 def test_a_value_of_0_is_none_for_other_modes_of_padding() -> None:
     assert nn.pad(np.array([1.0, 2.0]), (1, 0), "reflect", 0).tolist() == [2.0, 1.0, 2.0]
+
+
+#: Functions whose weights are arrays.
+WITH_WEIGHTS = {"linear", "bilinear", "embedding", "embedding_bag", "multi_head_attention_forward"}
+LISTED = {
+    call.function.__name__: call
+    for call in CALLS
+    if call.function.__name__ not in WITH_WEIGHTS and not call.function.__name__.startswith("conv")
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*broadcasts an input")
+def test_lists_are_taken_for_arrays_by_functions_without_weights() -> None:
+    def listed(value: Any) -> Any:
+        return value.tolist() if isinstance(value, np.ndarray) else value
+
+    def computed(function: Any, args: Any, options: Any) -> Any:
+        result = function(*args, **options)
+        return result[0] if isinstance(result, tuple) else result
+
+    for name, (function, case, *_) in LISTED.items():
+        expected = computed(function, case.args, case.kwargs)
+        np.testing.assert_array_equal(computed(function, map(listed, case.args), case.kwargs), expected, name)
+
+
+@pytest.mark.parametrize("name", ["logsigmoid", "softmin"])
+def test_truth_values_without_a_negative_are_numbers(name: str) -> None:
+    x = np.array([[True, False, True]])
+
+    np.testing.assert_array_equal(getattr(nn, name)(x), getattr(nn, name)(x * 1.0))
+    assert nn.max_pool1d(x[np.newaxis], 2, padding=1).tolist() == [[[True, True]]]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4,)])
+def test_the_slope_of_a_recurrent_relu_at_nan_is_1_as_that_of_relu(shape: tuple[int, ...]) -> None:
+    cell = nn.RNNCell(4, 2, nonlinearity="relu")
+    layer = nn.RNN(4, 2, nonlinearity="relu")
+    layer.load_state_dict({f"{path}_l0": tensor for path, tensor in cell.state_dict().items()})
+    x = ag.tensor(np.full(shape, np.nan), requires_grad=True)
+    (grad,) = sync.grad(cell(x).sum(), [x])
+    (of_layer,) = sync.grad(layer(x.reshape(1, *shape))[0].sum(), [x])
+
+    expected = np.broadcast_to(cell.weight_ih.detach().numpy().sum(axis=0), shape)
+    np.testing.assert_allclose(grad.numpy(), expected)
+    np.testing.assert_allclose(of_layer.numpy(), expected)
+
+
+def test_sequences_without_an_element_attend_to_nothing() -> None:
+    empty = ag.tensor(np.zeros((2, 0, 4)), requires_grad=True)
+    result = nn.scaled_dot_product_attention(empty, empty, empty, is_causal=True)
+
+    assert result.shape == (2, 0, 4)
+    assert sync.grad(result.sum(), [empty])[0].shape == (2, 0, 4)
+    assert nn.TransformerEncoderLayer(4, 2, 8)(np.zeros((0, 3, 4))).shape == (0, 3, 4)

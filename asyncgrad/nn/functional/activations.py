@@ -37,6 +37,7 @@ from ..shared.arguments import (
     check_real,
     floating,
     in_place,
+    operand,
     option,
     real_floating,
     records,
@@ -844,6 +845,7 @@ def prelu(x: Tensor | np.ndarray, weight: Tensor | np.ndarray) -> Tensor | np.nd
     """
     check_operands_share_device("prelu", x, weight)
     check_real("prelu", x=x, weight=weight)
+    x = operand(x)
     data, shape = array_of(x), array_of(weight).shape
     channels = data.shape[1] if data.ndim > 1 else 1
     if shape not in ((), (1,), (channels,)):
@@ -1088,7 +1090,7 @@ def logsigmoid(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         array([-100.        ,   -0.69314718])
     """
     check_real("logsigmoid", x=x)
-    return _logsigmoid(x)
+    return _logsigmoid(_without_truths(x))
 
 
 @primitive()
@@ -1193,6 +1195,7 @@ def glu(  # noqa: D417  # dim is there to be refused
     if dim is not None:
         refuse_words_of_torch("nn.glu(x, ", dim)
     check_arrays("glu", x=x)
+    x = operand(x)
     shape, axis = array_of(x).shape, whole_number(axis, "axis")
     if not -len(shape) <= axis < len(shape) or shape[axis] % 2:
         raise ArgumentError(f"glu halves an axis of x of even length, and axis {axis} of the shape {shape} is none")
@@ -1484,6 +1487,12 @@ _softmax = softmax_.call
 softmax_grad: Callable[..., Any] = softmax_grad_.call
 
 
+def _without_truths(x: Any) -> Any:
+    """Return truth values, which have no negative, as numbers, and a list as an array."""
+    x = operand(x)
+    return x.astype(np.float64) if array_of(x).dtype.kind == "b" else x
+
+
 def _along(function: str, call: Callable[..., Any], x: Any, axis: Any, dtype: Any) -> Any:
     """Return a function of x along an axis; a number without axes is a row of one, and a dtype is that of the result.
 
@@ -1538,7 +1547,7 @@ def softmax(  # noqa: D417  # dim is there to be refused
 
 
 def _softmin(x: Any, axis: int) -> Any:
-    return _softmax(-x, axis)
+    return _softmax(-_without_truths(x), axis)
 
 
 @with_words_of_torch

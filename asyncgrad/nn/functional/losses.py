@@ -32,6 +32,7 @@ from ..shared.arguments import (
     common_shape,
     constant,
     in_floats,
+    operand,
     option,
     real_floating,
 )
@@ -980,6 +981,7 @@ def _against_probabilities(
             f"cross_entropy of {shape[axis]} classes takes a weight of shape {(shape[axis],)}, not "
             f"{array_of(weight).shape}"
         )
+    logits, target = operand(logits), operand(target)
     if smoothing:
         target = target * (1 - smoothing) + smoothing / shape[axis]
     product = log_softmax(logits, axis) * target
@@ -1058,6 +1060,7 @@ def nll_loss(
     """
     check_reduction(reduction)
     check_operands_share_device("nll_loss", input, constants=(target, weight))
+    input = operand(input)
     ignore_index = whole_number(ignore_index, "ignore_index")
     labels = array_of(target)
     scores, samples = _canonicalize("nll_loss", input, labels)

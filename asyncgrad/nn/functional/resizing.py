@@ -14,7 +14,7 @@ from ...core.ops.single_precision import arrays_in_single
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import number, truth, whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_arrays, floating, is_length, option
+from ..shared.arguments import array_of, check_arrays, floating, is_length, operand, option
 from ..shared.rows import product_along
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, means_of_windows
 
@@ -122,6 +122,7 @@ def pad(
         >>> nn.pad(np.array([1.0, 2.0, 3.0]), (1, 2), mode="reflect")
         array([2., 1., 2., 3., 2., 1.])
     """
+    x = operand(x)
     shape = array_of(x).shape
     widths = _widths(shape, pad, mode)
     constant = 0 if value is None else option("pad", "value", value)
@@ -236,6 +237,7 @@ def interpolate(
         array([[[0., 1., 2., 3.]]])
     """
     check_arrays("interpolate", x=x)
+    x = operand(x)
     shape = array_of(x).shape
     _check_images(shape, mode, align_corners)
     least = 0 if mode == "area" else 1

@@ -14,7 +14,7 @@ from ...core.arrays.values import as_like
 from ...core.ops.single_precision import arrays_in_single
 from ...core.settings.arguments import truth, whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_real, flat
+from ..shared.arguments import array_of, check_real, flat, operand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,6 +107,7 @@ def grid_sample(
     """
     check_operands_share_device("grid_sample", input, grid)
     check_real("grid_sample", input=input, grid=grid)
+    grid = operand(grid)
     shape, points = array_of(input).shape, array_of(grid).shape
     axes = _check_grid(shape, points)
     _check_modes(mode, padding_mode, axes)

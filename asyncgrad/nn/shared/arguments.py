@@ -38,6 +38,7 @@ __all__ = [
     "is_length",
     "is_outside",
     "lengths",
+    "operand",
     "option",
     "pair",
     "real_floating",
@@ -124,12 +125,15 @@ def option(function: str, name: str, value: Any) -> Any:
 def in_floats(*values: Any) -> tuple[Any, ...]:
     """Return the arrays of a loss: those of whole numbers in the floating dtype of the others, if there is one.
 
-    NumPy's promotion would be to float64 wherever a float32 meets a label or a count. None stays None.
+    NumPy's promotion would be to float64 wherever a float32 meets a label or a count. None stays None, and lists become
+    arrays.
     """
     first = None
     for value in values:
         if value is None:
             continue
+        if value.__class__ is list or value.__class__ is tuple:
+            return in_floats(*map(operand, values))
         dtype = value._data.dtype if isinstance(value, TensorBase) else array_of(value).dtype
         if first is None:
             first = dtype
@@ -151,6 +155,11 @@ def in_floats(*values: Any) -> tuple[Any, ...]:
 def _in_dtype(value: Any, dtype: Any) -> Any:
     number: Any = value if isinstance(value, TensorBase) else array_of(value)
     return number.astype(dtype)
+
+
+def operand(value: Any) -> Any:
+    """Return a list of numbers as an array, and anything else as it is."""
+    return array_of(value) if value.__class__ is list or value.__class__ is tuple else value
 
 
 def common_shape(function: str, **arguments: Any) -> tuple[int, ...]:

@@ -403,6 +403,7 @@ def test_truth_values_without_a_negative_are_numbers(name: str) -> None:
 
     np.testing.assert_array_equal(getattr(nn, name)(x), getattr(nn, name)(x * 1.0))
     assert nn.max_pool1d(x[np.newaxis], 2, padding=1).tolist() == [[[True, True]]]
+    assert nn.multilabel_soft_margin_loss(x, x) == nn.multilabel_soft_margin_loss(x * 1.0, x)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (4,)])
@@ -426,3 +427,7 @@ def test_sequences_without_an_element_attend_to_nothing() -> None:
     assert result.shape == (2, 0, 4)
     assert sync.grad(result.sum(), [empty])[0].shape == (2, 0, 4)
     assert nn.TransformerEncoderLayer(4, 2, 8)(np.zeros((0, 3, 4))).shape == (0, 3, 4)
+
+
+def test_an_axis_of_no_samples_is_split_by_minus_1() -> None:
+    assert nn.Unflatten(1, (1, -1))(np.zeros((0, 3))).shape == (0, 1, 3)

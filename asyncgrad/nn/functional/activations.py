@@ -31,6 +31,7 @@ from ...errors import ArgumentError, ArgumentTypeError
 from ...random import generator
 from ..shared.arguments import (
     array_of,
+    as_numbers,
     as_saved,
     axis_of,
     check_arrays,
@@ -1090,7 +1091,7 @@ def logsigmoid(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         array([-100.        ,   -0.69314718])
     """
     check_real("logsigmoid", x=x)
-    return _logsigmoid(_without_truths(x))
+    return _logsigmoid(as_numbers(x))
 
 
 @primitive()
@@ -1487,12 +1488,6 @@ _softmax = softmax_.call
 softmax_grad: Callable[..., Any] = softmax_grad_.call
 
 
-def _without_truths(x: Any) -> Any:
-    """Return truth values, which have no negative, as numbers, and a list as an array."""
-    x = operand(x)
-    return x.astype(np.float64) if array_of(x).dtype.kind == "b" else x
-
-
 def _along(function: str, call: Callable[..., Any], x: Any, axis: Any, dtype: Any) -> Any:
     """Return a function of x along an axis; a number without axes is a row of one, and a dtype is that of the result.
 
@@ -1547,7 +1542,7 @@ def softmax(  # noqa: D417  # dim is there to be refused
 
 
 def _softmin(x: Any, axis: int) -> Any:
-    return _softmax(-_without_truths(x), axis)
+    return _softmax(-as_numbers(x), axis)
 
 
 @with_words_of_torch

@@ -26,6 +26,7 @@ from ...errors import ArgumentError, IndexRangeError
 from ..shared.arguments import (
     REDUCTIONS,
     array_of,
+    as_numbers,
     check_arrays,
     check_real,
     check_reduction,
@@ -1499,7 +1500,7 @@ def multilabel_soft_margin_loss(
     warn_if_broadcast("multilabel_soft_margin_loss", input, target)
     common_shape("multilabel_soft_margin_loss", input=input, target=target, weight=weight)
     input, target, weight = in_floats(input, target, weight)
-    return _mean_of_classes(input, target, weight, reduction)
+    return _mean_of_classes(as_numbers(input), as_numbers(target), weight, reduction)
 
 
 @arrays_in_single

@@ -443,9 +443,13 @@ class Module:
                 seen.add(id(value))
                 yield name, value
 
-    def modules(self) -> Iterator[Module]:
-        """Yield this module and all modules in it, each once."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """Yield this module and all modules in it.
+
+        Args:
+            remove_duplicate: yield a module that is in several places once.
+        """
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:

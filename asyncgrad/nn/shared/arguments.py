@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "REDUCTIONS",
     "array_of",
+    "as_numbers",
     "as_saved",
     "axis_of",
     "check_arrays",
@@ -160,6 +161,12 @@ def _in_dtype(value: Any, dtype: Any) -> Any:
 def operand(value: Any) -> Any:
     """Return a list of numbers as an array, and anything else as it is."""
     return array_of(value) if value.__class__ is list or value.__class__ is tuple else value
+
+
+def as_numbers(value: Any) -> Any:
+    """Return truth values, which have no negative, as float64, a list as an array, and anything else as it is."""
+    value = operand(value)
+    return value.astype(np.float64) if array_of(value).dtype.kind == "b" else value
 
 
 def common_shape(function: str, **arguments: Any) -> tuple[int, ...]:

@@ -62,7 +62,8 @@ def normalize(  # noqa: D417  # dim is there to be refused
     if len(axes) == 1:
         return x / np.maximum(_norm(x, p, axes[0], True), eps)
     # The axes as one, the last.
-    last = np.moveaxis(x, axes, range(-len(axes), 0))
+    given: Any = x
+    last = np.moveaxis(given, axes, range(-len(axes), 0))
     rest = array_of(last).shape[: -len(axes)]
     norms = _norm(np.reshape(last, (*rest, math.prod(shape[one] for one in axes))), p, -1, False)
     return x / np.maximum(np.expand_dims(norms, axes), eps)

@@ -1356,7 +1356,7 @@ def multi_margin_loss(
 
     Args:
         input: scores, shape `(n, classes)` or `(classes,)`; a number is that of the only class.
-        target: the right classes, integers of shape `(n,)` or `()`.
+        target: the right classes, integers of shape `(n,)` or, of one sample, `()`.
         p: 1 or 2.
         margin: by how much the score of the right class should be above the others.
         weight: the weight of each class, shape `(classes,)`; None for 1.
@@ -1382,9 +1382,7 @@ def multi_margin_loss(
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss takes p of 1 or 2, not {p}")
     data, labels = np.atleast_1d(array_of(input)), array_of(target)
-    losses_shape = labels.shape
     if data.shape[:-1] in ((), (1,)) and labels.shape in ((), (1,)):
-        # One sample, with an axis of samples or without.
         labels = labels.reshape(data.shape[:-1])
     if data.ndim not in (1, 2) or labels.shape != data.shape[:-1] or labels.dtype.kind not in "iu":
         raise ArgumentError(
@@ -1403,7 +1401,7 @@ def multi_margin_loss(
         if weights.shape != (classes,):
             raise ArgumentError(f"multi_margin_loss needs a weight of shape ({classes},), not {weights.shape}")
         losses = losses * as_like(weights, data)[labels]
-    return reduce_losses(losses if losses_shape else np.reshape(losses, ()), reduction)
+    return reduce_losses(losses if array_of(target).ndim else np.reshape(losses, ()), reduction)
 
 
 @on_device_of_arguments

@@ -599,11 +599,7 @@ class Module:
             new = {id(own[path]): _assigned(path, own[path], state_dict[path], arrays[path]) for path in arrays}
             self._map_own_tensors(lambda tensor: new.get(id(tensor), tensor))
         else:
-            for path, array in arrays.items():
-                tensor = own[path]
-                prepare_write(tensor)
-                on_device_of(tensor._data, setitem, ..., array)
-                tensor._bump_version()
+            _write_all(own, arrays)
         for path, module in extra.items():
             if path in state_dict:
                 module.set_extra_state(state_dict[path])
@@ -913,7 +909,7 @@ class Module:
     def _hooked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]:
         """Call hooks and `forward`; a generator that yields each result, and is sent it, awaited if need be."""
         record: _Record = self._record
-        waiting = [*record.forward_hooks.snapshot()] if record.forward_hooks else []
+        waiting: list[Any] = [*record.forward_hooks.snapshot()] if record.forward_hooks else []
         output = None
         try:
             for hook in record.forward_pre_hooks.snapshot() if record.forward_pre_hooks else ():
@@ -1285,6 +1281,15 @@ def _moved(tensor: Tensor, device: Any, dtype: np.dtype | None) -> Tensor:
     if tensor.grad is not None:
         result.grad = _moved(tensor.grad.detach(), device, dtype)
     return result
+
+
+def _write_all(own: Mapping[str, Tensor], arrays: Mapping[str, Any]) -> None:
+    """Write arrays into tensors, by path."""
+    for path, array in arrays.items():
+        tensor = own[path]
+        prepare_write(tensor)
+        on_device_of(tensor._data, setitem, ..., array)
+        tensor._bump_version()
 
 
 def _assigned(path: str, tensor: Tensor, value: Any, array: Any) -> Tensor:

@@ -1353,7 +1353,7 @@ def _forward_hook(hook: Callable[..., object], with_kwargs: bool, always_call: b
 
 
 def _run_hook(
-    hook: Callable[..., Any], module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], *output: Any
+    hook: Callable[..., Any] | _ForwardHook, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], *output: Any
 ) -> Any:
     """Return what a forward hook returns, which may be an awaitable."""
     given: dict[str, Any] = {"module": module, "args": args}

@@ -178,6 +178,16 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.pad(ones((2, 2)), (2, -2), "circular"), "cannot add (2, -2) to an axis of 2 elements"),
     (lambda: nn.pad(ones((2, 0)), (0, 1), "replicate"), "needs an element to repeat: an axis of x has none"),
     (lambda: nn.pad(ones(3), NOTHING), "two ints for each padded axis"),
+    (lambda: nn.pad(ones(3), (True, True)), "two ints for each padded axis"),
+    (
+        lambda: nn.unfold(ones((1, 1, 3, 3)), (2,)),
+        "kernel_size must be an int of at least 1, or a pair of them, not (2,)",
+    ),
+    (
+        lambda: nn.fold(ones((4, 4)), 3, 2, stride=(1,)),
+        "stride must be an int of at least 1, or a pair of them, not (1,)",
+    ),
+    (lambda: nn.normalize(ones((2, 3)), axis=(0, -2)), "takes each axis once, not axis=(0, -2)"),
     (
         lambda: nn.scaled_dot_product_attention(ones((2, 3, 4)), ones((3, 3, 4)), ones((2, 3, 4))),
         "keys and values whose leading axes broadcast, not of the shapes (2, 3, 4), (3, 3, 4) and (2, 3, 4)",
@@ -202,6 +212,16 @@ WRONG_TYPES: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.avg_pool2d(ones((1, 4, 4)), 2, count_include_pad=NOTHING), "count_include_pad must be True or False"),
     (lambda: nn.embedding(np.array([0]), ones((3, 2)), FLOAT), "padding_idx must be an int, not float 2.0"),
     (lambda: nn.embedding_bag(np.array([[0]]), ones((3, 2)), padding_idx=YES), "padding_idx must be an int, not str"),
+    (lambda: nn.local_response_norm(ones((1, 2, 3)), 2, [1.0]), "alpha must be a number, not list [1.0]"),
+    (lambda: nn.local_response_norm(ones((1, 2, 3)), 2, k=NOTHING), "k must be a number, not NoneType None"),
+    (lambda: nn.ctc_loss(ones((2, 3)), ones(1), [2], [1]), "ctc_loss takes whole numbers as targets, not float64"),
+    (lambda: nn.lp_pool1d(NOTHING, 2, 2), "nn.lp_pool1d takes a tensor or an array as x, not None"),
+    (lambda: nn.max_pool2d(np.full((1, 2, 2), "a"), 2), "nn.max_pool2d takes numbers, and x is of dtype <U1"),
+    (lambda: nn.mse_loss("a", ones(2)), "nn.mse_loss takes numbers, and input is of dtype <U1"),
+    (
+        lambda: nn.scaled_dot_product_attention(ones((2, 3)), ones((2, 3)), ones((2, 3)), np.asarray("a")),
+        "attn_mask holds booleans, or floating numbers to add to the scores, not <U1",
+    ),
     (lambda: nn.Unflatten(1, NOTHING), "unflattened_size must be a tuple of ints, not NoneType None"),
 ]
 
@@ -216,7 +236,11 @@ OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.cross_entropy(ones((2, 3)), np.array([-1, 0])), "got label -1"),
     (lambda: nn.nll_loss(ones((2, 3)), np.array([-100, 7])), "nll_loss got label 7"),
     (lambda: nn.multi_margin_loss(ones((1, 3)), np.array([3])), "multi_margin_loss got label 3, but there are 3"),
-    (lambda: nn.multilabel_margin_loss(ones(3), np.array([3, -1, 7])), "multilabel_margin_loss got label 3, but"),
+    (lambda: nn.multilabel_margin_loss(ones(3), np.array([3, -1, 7])), "multilabel_margin_loss got label 7, but"),
+    (
+        lambda: nn.multilabel_margin_loss(ones(3), np.array([0, -1, -100])),
+        "multilabel_margin_loss got label -100, but there are 3 classes: 0 to 2, and -1 behind the last",
+    ),
     (lambda: nn.one_hot(np.array([0, 3]), 3), "one_hot got label 3, but there are 3 classes: 0 to 2"),
     (lambda: nn.softmin(ones((2, 3)), 2), "nn.softmin of an array of shape (2, 3) takes an axis from -2 to 1, not 2"),
     (lambda: nn.log_softmax(ones(()), 1), "nn.log_softmax of an array of shape () takes an axis from -1 to 0, not 1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,81 @@ def test_parameters_become_one_vector_with_a_history_and_take_one_over() -> None
     assert model.bias.tolist() == [2.0, 1.0, 0.0]
     with pytest.raises(ArgumentError, match="a vector of 9 elements"):
         nn.utils.vector_to_parameters(np.zeros(8), model.parameters())
+
+
+class Scaled(nn.Module):
+    """Returns x times a factor that is given by name."""
+
+    def forward(self, x: Any, *, factor: float = 1.0) -> Any:
+        if factor == 0:
+            raise ZeroDivisionError("nothing is left")
+        return x * factor
+
+
+def test_forward_hooks_take_keyword_arguments_and_come_first_where_they_ask_for_it() -> None:
+    model, seen = Scaled(), []
+    model.register_forward_pre_hook(lambda module, args: seen.append("last"))
+    model.register_forward_pre_hook(
+        lambda module, args, kwargs: ((args[0] + 1,), {"factor": kwargs["factor"] * 2}), prepend=True, with_kwargs=True
+    )
+    model.register_forward_hook(lambda module, args, output: output + 100)
+    model.register_forward_hook(
+        lambda module, args, kwargs, output: seen.append((args, kwargs, output)), prepend=True, with_kwargs=True
+    )
+
+    assert model(1.0, factor=3.0) == 112.0
+    assert seen == ["last", ((2.0,), {"factor": 6.0}, 12.0)]
+
+
+def test_a_forward_pre_hook_with_kwargs_returns_both_kinds_of_arguments() -> None:
+    model = Scaled()
+    model.register_forward_pre_hook(lambda module, args, kwargs: args, with_kwargs=True)
+
+    with pytest.raises(HookError, match="returns None or a tuple of args and a dict"):
+        model(1.0)
+
+
+class Waiting(nn.Module):
+    """Fails after it has waited."""
+
+    async def forward(self, x: Any) -> Any:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError("nothing is left")
+
+
+@pytest.mark.parametrize("make", [Scaled, Waiting])
+def test_a_hook_that_is_always_called_sees_that_forward_has_failed(make: Any) -> None:
+    model, seen = make(), []
+
+    def fail(*arguments: Any) -> None:
+        raise KeyError("hook")
+
+    model.register_forward_hook(lambda module, args, output: seen.append("not called"))
+    model.register_forward_hook(lambda module, args, output: seen.append((args, output)), always_call=True)
+    model.register_forward_hook(fail, always_call=True)
+
+    async def call() -> None:
+        result = model(1.0, **({"factor": 0} if make is Scaled else {}))
+        await result
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        ag.run(call())
+    assert seen == [((1.0,), None)]
+    assert "which is always called, raised KeyError('hook')" in caught.value.__notes__[0]
+
+
+def test_a_state_is_assigned_with_its_arrays_and_dtypes() -> None:
+    model = nn.Sequential(line(), nn.BatchNorm1d(3))
+    model[0].bias.requires_grad_(False)
+    state = {path: tensor.numpy().astype(np.float32) for path, tensor in model.state_dict().items()}
+    state["1.num_batches_tracked"] = np.array(5)
+    model.load_state_dict(state, assign=True)
+
+    assert np.shares_memory(model[0].weight.numpy(), state["0.weight"])
+    assert {tensor.dtype.name for tensor in model.parameters()} == {"float32"}
+    assert [tensor.requires_grad for tensor in model.parameters()] == [True, False, True, True]
+    assert list(model.state_dict()) == list(state)
+    kept = model[0].weight
+    with pytest.raises(ArgumentError, match=r"0\.weight is a parameter, and has dtype int64"):
+        model.load_state_dict({**state, "0.weight": np.zeros((3, 2), int)}, assign=True)
+    assert model[0].weight is kept

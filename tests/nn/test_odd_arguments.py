@@ -12,6 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError, ChangedTensorError, InPlaceError
+from tests.nn.cases import CALLS
 
 X = np.array([-2.0, -0.4, 0.3, 1.5, 7.0])
 
@@ -319,3 +320,114 @@ def test_gaussian_nll_loss_takes_one_variance_as_a_number_of_python_alone() -> N
 def test_adaptive_pooling_into_more_windows_than_memory_holds_is_refused_at_once(name: str) -> None:
     with pytest.raises(ArgumentError, match="no memory for a result"):
         getattr(nn, name)(np.ones((1, 1, *[3] * int(name[-2]))), 2**62)
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3, math.inf, -math.inf])
+def test_normalize_takes_a_norm_of_several_axes_as_one_of_a_vector(p: float) -> None:
+    x = np.array([[[0.5, -2.0], [3.0, 0.25]], [[1.0, 4.0], [-1.5, 0.75]]])
+    both = ag.tensor(x, requires_grad=True)
+    flat = ag.tensor(x.transpose(1, 0, 2).reshape(2, 4), requires_grad=True)
+    result, expected = nn.normalize(both, p, [0, -1]), nn.normalize(flat, p, 1)
+    weights = np.arange(8.0).reshape(2, 2, 2)
+    (grad,) = sync.grad((result * weights).sum(), [both])
+    (expected_grad,) = sync.grad((expected * weights.transpose(1, 0, 2).reshape(2, 4)).sum(), [flat])
+
+    for found, wanted in ((result, expected), (grad, expected_grad)):
+        np.testing.assert_allclose(found.numpy().transpose(1, 0, 2).reshape(2, 4), wanted.numpy(), rtol=1e-14)
+    np.testing.assert_array_equal(nn.normalize(x, p, ()), nn.normalize(x, p, None))
+
+
+def test_a_derivative_of_0_is_0_beside_what_is_not_finite() -> None:
+    x = ag.tensor([[np.nan, 2.0, 4.0]], requires_grad=True)
+    image, grid = np.full((1, 1, 2, 2), np.inf), ag.tensor(np.zeros((1, 1, 1, 2)), requires_grad=True)
+
+    assert sync.grad(nn.normalize(x, 0)[0, 1], [x])[0].tolist() == [[0.0, 1 / 3, 0.0]]
+    assert sync.grad(nn.grid_sample(image, grid, "nearest").sum(), [grid])[0].tolist() == [[[[0.0, 0.0]]]]
+
+
+def test_points_of_images_without_channels_are_none() -> None:
+    assert nn.grid_sample(np.zeros((2, 0, 3, 3)), np.zeros((2, 4, 5, 2))).shape == (2, 0, 4, 5)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_the_label_of_one_sample_may_have_an_axis(reduction: str) -> None:
+    scores, label = np.array([-1.0, -2.0, -0.5]), np.array(1)
+
+    for loss in (nn.nll_loss, nn.cross_entropy):
+        found = loss(scores, label.reshape(1), reduction=reduction)
+        assert np.shape(found) == ()
+        assert found == loss(scores, label, reduction=reduction)
+    found = nn.multi_margin_loss(scores.reshape(1, 3), label, reduction=reduction)
+    assert np.shape(found) == ()
+    assert found == nn.multi_margin_loss(scores, label, reduction=reduction)
+
+
+def test_numbers_are_scattered_as_rows_of_one_element() -> None:
+    src = ag.tensor(3.0, requires_grad=True)
+    result = nn.scatter_reduce(np.array(2.0), 0, np.array([0]), src, "prod")
+
+    assert result.item() == 6.0
+    assert sync.grad(result, [src])[0].item() == 2.0
+
+
+def test_a_value_of_0_is_none_for_other_modes_of_padding() -> None:
+    assert nn.pad(np.array([1.0, 2.0]), (1, 0), "reflect", 0).tolist() == [2.0, 1.0, 2.0]
+
+
+#: Functions whose weights are arrays.
+WITH_WEIGHTS = {"linear", "bilinear", "embedding", "embedding_bag", "multi_head_attention_forward"}
+LISTED = {
+    call.function.__name__: call
+    for call in CALLS
+    if call.function.__name__ not in WITH_WEIGHTS and not call.function.__name__.startswith("conv")
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*broadcasts an input")
+def test_lists_are_taken_for_arrays_by_functions_without_weights() -> None:
+    def listed(value: Any) -> Any:
+        return value.tolist() if isinstance(value, np.ndarray) else value
+
+    def computed(function: Any, args: Any, options: Any) -> Any:
+        result = function(*args, **options)
+        return result[0] if isinstance(result, tuple) else result
+
+    for name, (function, case, *_) in LISTED.items():
+        expected = computed(function, case.args, case.kwargs)
+        np.testing.assert_array_equal(computed(function, map(listed, case.args), case.kwargs), expected, name)
+
+
+@pytest.mark.parametrize("name", ["logsigmoid", "softmin"])
+def test_truth_values_without_a_negative_are_numbers(name: str) -> None:
+    x = np.array([[True, False, True]])
+
+    np.testing.assert_array_equal(getattr(nn, name)(x), getattr(nn, name)(x * 1.0))
+    assert nn.max_pool1d(x[np.newaxis], 2, padding=1).tolist() == [[[True, True]]]
+    assert nn.multilabel_soft_margin_loss(x, x) == nn.multilabel_soft_margin_loss(x * 1.0, x)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4,)])
+def test_the_slope_of_a_recurrent_relu_at_nan_is_1_as_that_of_relu(shape: tuple[int, ...]) -> None:
+    cell = nn.RNNCell(4, 2, nonlinearity="relu")
+    layer = nn.RNN(4, 2, nonlinearity="relu")
+    layer.load_state_dict({f"{path}_l0": tensor for path, tensor in cell.state_dict().items()})
+    x = ag.tensor(np.full(shape, np.nan), requires_grad=True)
+    (grad,) = sync.grad(cell(x).sum(), [x])
+    (of_layer,) = sync.grad(layer(x.reshape(1, *shape))[0].sum(), [x])
+
+    expected = np.broadcast_to(cell.weight_ih.detach().numpy().sum(axis=0), shape)
+    np.testing.assert_allclose(grad.numpy(), expected)
+    np.testing.assert_allclose(of_layer.numpy(), expected)
+
+
+def test_sequences_without_an_element_attend_to_nothing() -> None:
+    empty = ag.tensor(np.zeros((2, 0, 4)), requires_grad=True)
+    result = nn.scaled_dot_product_attention(empty, empty, empty, is_causal=True)
+
+    assert result.shape == (2, 0, 4)
+    assert sync.grad(result.sum(), [empty])[0].shape == (2, 0, 4)
+    assert nn.TransformerEncoderLayer(4, 2, 8)(np.zeros((0, 3, 4))).shape == (0, 3, 4)
+
+
+def test_an_axis_of_no_samples_is_split_by_minus_1() -> None:
+    assert nn.Unflatten(1, (1, -1))(np.zeros((0, 3))).shape == (0, 1, 3)

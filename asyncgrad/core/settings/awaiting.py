@@ -63,7 +63,8 @@ def _steps_through(value: Any, functions: Iterable[Callable[[Any], Any]]) -> Gen
 def run_steps(steps: Generator[Any, Any, Any]) -> Any:
     """Return what a generator returns, which gets back each value that it yields, awaited if it is an awaitable.
 
-    The generator runs up to the first awaitable at once; if it yields one, the result is an awaitable itself.
+    The generator runs up to the first awaitable at once; if it yields one, the result is an awaitable itself. What one
+    raises is raised where it was yielded.
 
     Example:
         >>> from asyncgrad.core.settings.awaiting import run_steps
@@ -86,9 +87,13 @@ async def _await_rest(steps: Generator[Any, Any, Any], result: Any) -> Any:
     try:
         while True:
             if type(result) not in NEVER_AWAITED and inspect.isawaitable(result):
-                result = await result
-                # Not before: a coroutine that is cancelled there would never have been awaited.
-                await keep_pace()
+                try:
+                    result = await result
+                    # Not before: a coroutine that is cancelled there would never have been awaited.
+                    await keep_pace()
+                except BaseException as error:
+                    result = steps.throw(error)
+                    continue
             result = steps.send(result)
     except StopIteration as end:
         return end.value

@@ -33,6 +33,8 @@ _WORDS = {
     "start_dim": "nn.Flatten(start_dim=1), or x.reshape(len(x), -1)",
     "input": "the array as the first argument, without a name",
     "other": "the array as the second argument, without a name",
+    "min_value": "min_val=",
+    "max_value": "max_val=",
 }
 #: By the name of an attribute that PyTorch has as a method, what to write instead of its call.
 _NO_METHODS = {

@@ -195,6 +195,9 @@ TENSOR_ATTRIBUTES: dict[str, str] = {
 #: By name, what to write instead of an attribute of a module that is called `model`.
 MODULE_ATTRIBUTES: dict[str, str] = {
     "cuda": 'model.to("cuda:0")',
+    "type": "model.to(dtype)",
+    "bfloat16": "model.half(), or model.float(): NumPy has no bfloat16",
+    "flatten_parameters": "nothing: the parameters of a recurrent layer need not lie together",
     "backward": "await loss.backward(), of a loss computed from the outputs",
     "fit": "a loop: loss = loss_of(model(x), y); await loss.backward(); optimizer.step(); optimizer.zero_grad()",
     "compile": "ag.jit of the function that calls the model",

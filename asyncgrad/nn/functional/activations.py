@@ -31,12 +31,14 @@ from ...errors import ArgumentError, ArgumentTypeError
 from ...random import generator
 from ..shared.arguments import (
     array_of,
+    as_numbers,
     as_saved,
     axis_of,
     check_arrays,
     check_real,
     floating,
     in_place,
+    operand,
     option,
     real_floating,
     records,
@@ -844,6 +846,7 @@ def prelu(x: Tensor | np.ndarray, weight: Tensor | np.ndarray) -> Tensor | np.nd
     """
     check_operands_share_device("prelu", x, weight)
     check_real("prelu", x=x, weight=weight)
+    x = operand(x)
     data, shape = array_of(x), array_of(weight).shape
     channels = data.shape[1] if data.ndim > 1 else 1
     if shape not in ((), (1,), (channels,)):
@@ -1088,7 +1091,7 @@ def logsigmoid(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         array([-100.        ,   -0.69314718])
     """
     check_real("logsigmoid", x=x)
-    return _logsigmoid(x)
+    return _logsigmoid(as_numbers(x))
 
 
 @primitive()
@@ -1193,6 +1196,7 @@ def glu(  # noqa: D417  # dim is there to be refused
     if dim is not None:
         refuse_words_of_torch("nn.glu(x, ", dim)
     check_arrays("glu", x=x)
+    x = operand(x)
     shape, axis = array_of(x).shape, whole_number(axis, "axis")
     if not -len(shape) <= axis < len(shape) or shape[axis] % 2:
         raise ArgumentError(f"glu halves an axis of x of even length, and axis {axis} of the shape {shape} is none")
@@ -1538,7 +1542,7 @@ def softmax(  # noqa: D417  # dim is there to be refused
 
 
 def _softmin(x: Any, axis: int) -> Any:
-    return _softmax(-x, axis)
+    return _softmax(-as_numbers(x), axis)
 
 
 @with_words_of_torch

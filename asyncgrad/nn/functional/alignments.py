@@ -13,7 +13,7 @@ from ...core.ops.single_precision import arrays_in_single
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth, whole_number
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
-from ..shared.arguments import array_of, check_real, check_reduction, constant, is_outside
+from ..shared.arguments import array_of, check_real, check_reduction, constant, is_outside, operand
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -149,6 +149,7 @@ def ctc_loss(
     shape = array_of(log_probs).shape
     if len(shape) not in (2, 3) or not all(shape):
         raise ArgumentError(f"ctc_loss takes log_probs of shape (steps, n, classes), with elements, not {shape}")
+    log_probs = operand(log_probs)
     data: Any = log_probs if len(shape) == 3 else np.expand_dims(log_probs, 1)
     steps, n, classes = shape[0], (shape[1] if len(shape) == 3 else 1), shape[-1]
     if not 0 <= whole_number(blank, "blank") < classes:
@@ -179,7 +180,10 @@ def _lengths(name: str, value: Any, n: int, most: int | None) -> Any:
 
 def _labels(targets: Any, counts: Any, n: int, classes: int) -> Any:
     """Return the labels, shape (n, most labels); what is behind the last one of a sequence is 0."""
-    given = on_host(constant("ctc_loss", "targets", targets)).astype(np.int64)
+    given = on_host(constant("ctc_loss", "targets", targets))
+    if given.dtype.kind not in "iu" and given.size:
+        raise ArgumentTypeError(f"ctc_loss takes whole numbers as targets, not {given.dtype}")
+    given = given.astype(np.int64)
     most = int(counts.max(initial=0))
     inside = np.arange(most) < counts[:, np.newaxis]
     found = np.zeros((n, most), np.int64)

@@ -10,13 +10,13 @@ import numpy as np
 from ...core.arrays.device_functions import no_function, own_function
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_share_device
-from ...core.arrays.values import as_like, is_device_array
+from ...core.arrays.values import as_like, empty_like, is_device_array
 from ...core.ops.single_precision import by_single, holds_half_array
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, ArgumentTypeError
-from ..shared.arguments import array_of, option
+from ..shared.arguments import array_of, operand, option
 from .activations import exponentials, softmax_grad
 from .dropout import dropout
 
@@ -68,6 +68,8 @@ def _attention_weights_on_device(scores: Array, mask: Any) -> Any:
 @kernel(variant=_attention_weights_on_device)
 def attention_weights_(scores: Any, mask: Any) -> Any:
     """Return the softmax of scores + mask along the last axis; zeros for a row that is masked completely."""
+    if not scores.size:
+        return empty_like(scores)
     if mask is None:
         values, sums = exponentials(scores, -1)
     else:
@@ -176,6 +178,7 @@ def attend(
     if holds_half_array(query, key, value):
         options = (attn_mask, dropout_p, is_causal, scale, rng)
         return by_single(attend, None, query, key, value, *options)
+    query, key, value = operand(query), operand(key), operand(value)
     shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
     asked, offered, held = shapes
     if min(map(len, shapes)) < 2 or asked[-1] != offered[-1] or offered[-2] != held[-2]:
@@ -232,10 +235,10 @@ def check_mask(name: str, mask: Any) -> Any:
     """Return a mask.
 
     Raises:
-        ArgumentTypeError: it holds integers, which may be meant as truth values or as numbers.
+        ArgumentTypeError: it holds integers, which may be meant as truth values or as numbers, or no numbers.
     """
     dtype = array_of(mask).dtype
-    if dtype.kind in "iu":
+    if dtype.kind not in "bf":
         raise ArgumentTypeError(f"{name} holds booleans, or floating numbers to add to the scores, not {dtype}")
     return mask
 

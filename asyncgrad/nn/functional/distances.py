@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ...core.ops.single_precision import arrays_in_single
 from ...core.settings.arguments import truth
 from ...core.settings.called_with import refuse_words_of_torch, with_words_of_torch
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, axis_of, check_arrays, check_real, common_shape, in_floats, option
+from ..shared.arguments import array_of, axis_of, check_arrays, check_real, common_shape, flat, in_floats, option
 
 if TYPE_CHECKING:
     from ...core.tensor import Tensor
@@ -34,8 +35,12 @@ def normalize(  # noqa: D417  # dim is there to be refused
     Args:
         x: any shape.
         p: the order of the norm.
-        axis: along which the norms are taken, or a tuple of axes; None for all.
+        axis: along which the norms are taken, or a tuple of axes; None or () for all.
         eps: the least number to divide by.
+
+    Raises:
+        ArgumentError: an axis is given twice.
+        IndexRangeError: there is no such axis.
 
     Source: torch.nn.functional.normalize.
 
@@ -49,16 +54,32 @@ def normalize(  # noqa: D417  # dim is there to be refused
         refuse_words_of_torch("nn.normalize(x, ", dim)
     check_arrays("normalize", x=x)
     shape = array_of(x).shape
-    if axis is None:
-        axis = tuple(range(len(shape)))
-    each = axis if isinstance(axis, (tuple, list)) else (axis,)
-    for one in each:
-        axis_of("normalize", shape, one)
+    axes = _axes_of(shape, axis)
     p, eps = option("normalize", "p", p), option("normalize", "eps", eps)
     if not shape:
         # A number is a vector of one element.
         return np.reshape(normalize(np.reshape(x, (1,)), p, 0, eps), ())
-    return x / np.maximum(_norm(x, p, axis, True), eps)
+    if len(axes) == 1:
+        return x / np.maximum(_norm(x, p, axes[0], True), eps)
+    # The axes as one, the last.
+    given: Any = x
+    last = np.moveaxis(given, axes, range(-len(axes), 0))
+    rest = array_of(last).shape[: -len(axes)]
+    norms = _norm(np.reshape(last, (*rest, math.prod(shape[one] for one in axes))), p, -1, False)
+    return x / np.maximum(np.expand_dims(norms, axes), eps)
+
+
+def _axes_of(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
+    """Return the axes that a norm is taken along, from 0 on; without any given, all.
+
+    Raises:
+        ArgumentError: one is given twice.
+    """
+    given = axis if isinstance(axis, (tuple, list)) else () if axis is None else (axis,)
+    axes = tuple([axis_of("normalize", shape, one) for one in given])
+    if len(set(axes)) < len(axes):
+        raise ArgumentError(f"nn.normalize takes each axis once, not axis={axis!r} of an array of shape {shape}")
+    return axes or tuple(range(len(shape)))
 
 
 @arrays_in_single
@@ -151,9 +172,5 @@ def _norm(x: Any, p: float, axis: Any, keepdims: bool) -> Any:
     if p == 0:
         # The number of elements that are not 0, with a derivative of 0.
         data = array_of(x)
-        nothing = np.where(np.isfinite(data), x, 0) * 0
-        return np.sum(np.where(data == 0, nothing, 1 + nothing), axis=axis, keepdims=keepdims)
-    if isinstance(axis, (tuple, list)):
-        # np.linalg.norm takes two axes for those of a matrix.
-        return np.sum(np.abs(x) ** p, axis=tuple(axis), keepdims=keepdims) ** (1 / p)
+        return np.sum(flat((data != 0).astype(data.dtype), x), axis=axis, keepdims=keepdims)
     return np.linalg.norm(x, p, axis=axis, keepdims=keepdims)

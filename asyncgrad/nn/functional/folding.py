@@ -51,8 +51,8 @@ def unfold(
     shape = array_of(x).shape
     if len(shape) not in (3, 4) or not all(shape[-3:]):
         raise ArgumentError(f"unfold takes x of shape (n, channels, height, width), not {shape}")
-    kernel, steps = pair("kernel_size", kernel_size, 1), pair("stride", stride, 1)
-    dilations, around = pair("dilation", dilation, 1), pair("padding", padding, 0)
+    kernel, steps = _both("kernel_size", kernel_size, 1), _both("stride", stride, 1)
+    dilations, around = _both("dilation", dilation, 1), _both("padding", padding, 0)
     images: Any = x if len(shape) == 4 else np.reshape(x, (1, *shape))
     if any(around):
         images = np.pad(images, ((0, 0), (0, 0), (around[0],) * 2, (around[1],) * 2))
@@ -99,9 +99,9 @@ def fold(
         array([[[1., 2., 1.],
                 [1., 2., 1.]]])
     """
-    shape, sizes = array_of(x).shape, pair("output_size", output_size, 1)
-    kernel, steps = pair("kernel_size", kernel_size, 1), pair("stride", stride, 1)
-    dilations, around = pair("dilation", dilation, 1), pair("padding", padding, 0)
+    shape, sizes = array_of(x).shape, _both("output_size", output_size, 1)
+    kernel, steps = _both("kernel_size", kernel_size, 1), _both("stride", stride, 1)
+    dilations, around = _both("dilation", dilation, 1), _both("padding", padding, 0)
     whole = (sizes[0] + 2 * around[0], sizes[1] + 2 * around[1])
     counts = _counts("fold", whole, kernel, steps, dilations)
     if len(shape) not in (2, 3) or shape[-2] % prod(kernel) or not shape[-2] or shape[-1] != prod(counts):
@@ -115,6 +115,17 @@ def fold(
     images = sums_of_windows(rows, 3, whole[1], steps[1], dilations[1])
     found = images[:, :, around[0] : around[0] + sizes[0], around[1] : around[1] + sizes[1]]
     return found if len(shape) == 3 else found[0]
+
+
+def _both(name: str, value: Any, least: int) -> tuple[int, int]:
+    """Return a height and a width, given as one int or as a pair.
+
+    Raises:
+        ArgumentError: `value` is neither, as a sequence of one is; the message names the argument.
+    """
+    if isinstance(value, (tuple, list)) and len(value) == 1:
+        raise ArgumentError(f"{name} must be an int of at least {least}, or a pair of them, not {value!r}")
+    return pair(name, value, least)
 
 
 def _counts(

@@ -26,11 +26,14 @@ from ...errors import ArgumentError, IndexRangeError
 from ..shared.arguments import (
     REDUCTIONS,
     array_of,
+    as_numbers,
+    check_arrays,
     check_real,
     check_reduction,
     common_shape,
     constant,
     in_floats,
+    operand,
     option,
     real_floating,
     saved_constant,
@@ -87,6 +90,7 @@ def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
     check_operands_share_device(function, input, target)
     first, second = array_of(input).shape, array_of(target).shape
     if first != second:
+        check_arrays(function, input=input, target=target)
         try:
             np.broadcast_shapes(first, second)
         except ValueError:
@@ -150,7 +154,12 @@ def _squared_error_on_device(input: Any, target: Any, factor: float | None) -> A
 @kernel(variant=_squared_error_on_device)
 def squared_error_(input: Any, target: Any, factor: float | None) -> Array:
     """Return the squares of the differences, or their sum times `factor` if that is given."""
-    difference = np.subtract(input, target)
+    try:
+        difference = np.subtract(input, target)
+    except TypeError:
+        # Not before, where it would take time of every call.
+        check_real("mse_loss", input=input, target=target)
+        raise
     if difference.dtype.kind == "c":
         check_real("mse_loss", input=input, target=target)
     squares = difference * difference
@@ -1003,6 +1012,7 @@ def _against_probabilities(
             f"cross_entropy of {shape[axis]} classes takes a weight of shape {(shape[axis],)}, not "
             f"{array_of(weight).shape}"
         )
+    logits, target = operand(logits), operand(target)
     if smoothing:
         target = target * (1 - smoothing) + smoothing / shape[axis]
     product = log_softmax(logits, axis) * target
@@ -1027,7 +1037,9 @@ def _canonicalize(function: str, logits: Any, labels: Array) -> tuple[Any, tuple
     if not shape:
         raise ArgumentError(f"{function} needs scores of shape (n, classes) or (n, classes, d...), not a scalar")
     expected = (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
-    if labels.shape != expected or labels.dtype.kind not in "iu":
+    # One sample without an axis of samples may have its label in one.
+    fits = labels.shape == expected or (len(shape) == 1 and labels.shape == (1,))
+    if not fits or labels.dtype.kind not in "iu":
         raise ArgumentError(
             f"{function} of scores of shape {shape} takes integer labels of shape {expected} (the classes are on "
             f"axis {min(1, len(shape) - 1)}), not labels of shape {labels.shape} and dtype {labels.dtype}"
@@ -1080,6 +1092,7 @@ def nll_loss(
     """
     check_reduction(reduction)
     check_operands_share_device("nll_loss", input, constants=(target, weight))
+    input = operand(input)
     ignore_index = whole_number(ignore_index, "ignore_index")
     labels = array_of(target)
     scores, samples = _canonicalize("nll_loss", input, labels)
@@ -1375,7 +1388,7 @@ def multi_margin_loss(
 
     Args:
         input: scores, shape `(n, classes)` or `(classes,)`; a number is that of the only class.
-        target: the right classes, integers of shape `(n,)` or `()`.
+        target: the right classes, integers of shape `(n,)` or, of one sample, `()`.
         p: 1 or 2.
         margin: by how much the score of the right class should be above the others.
         weight: the weight of each class, shape `(classes,)`; None for 1.
@@ -1401,8 +1414,8 @@ def multi_margin_loss(
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss takes p of 1 or 2, not {p}")
     data, labels = np.atleast_1d(array_of(input)), array_of(target)
-    if data.ndim == 1 and labels.shape == (1,):
-        labels = labels.reshape(())
+    if data.shape[:-1] in ((), (1,)) and labels.shape in ((), (1,)):
+        labels = labels.reshape(data.shape[:-1])
     if data.ndim not in (1, 2) or labels.shape != data.shape[:-1] or labels.dtype.kind not in "iu":
         raise ArgumentError(
             f"multi_margin_loss takes scores of shape (n, classes) and integer targets of shape (n,), not {data.shape} "
@@ -1420,7 +1433,7 @@ def multi_margin_loss(
         if weights.shape != (classes,):
             raise ArgumentError(f"multi_margin_loss needs a weight of shape ({classes},), not {weights.shape}")
         losses = losses * as_like(weights, data)[labels]
-    return reduce_losses(losses if data.ndim > 1 else np.reshape(losses, ()), reduction)
+    return reduce_losses(losses if array_of(target).ndim else np.reshape(losses, ()), reduction)
 
 
 @on_device_of_arguments
@@ -1465,10 +1478,10 @@ def multilabel_margin_loss(
         )
     classes = data.shape[-1]
     scores, labels = np.reshape(input, (-1, classes)), labels.reshape(-1, classes)
+    _check_classes("multilabel_margin_loss", labels, classes, -1)
     # What follows the first -1 counts for nothing.
     is_listed = np.cumsum(labels < 0, axis=1) == 0
     labels = np.where(is_listed, labels, 0)
-    _check_classes("multilabel_margin_loss", labels, classes)
     labels, is_listed = as_like(labels, data), as_like(is_listed, data)
     is_label = labels[:, :, np.newaxis] == arange_like(data, classes)
     is_right = np.any(is_label & is_listed[:, :, np.newaxis], axis=1)
@@ -1517,7 +1530,7 @@ def multilabel_soft_margin_loss(
     warn_if_broadcast("multilabel_soft_margin_loss", input, target)
     common_shape("multilabel_soft_margin_loss", input=input, target=target, weight=weight)
     input, target, weight = in_floats(input, target, weight)
-    return _mean_of_classes(input, target, weight, reduction)
+    return _mean_of_classes(as_numbers(input), as_numbers(target), weight, reduction)
 
 
 @arrays_in_single
@@ -1525,12 +1538,13 @@ def _mean_of_classes(input: Any, target: Any, weight: Any, reduction: str) -> An
     return reduce_losses(np.mean(_soft_margins_of_labels(input, target, weight), axis=-1), reduction)
 
 
-def _check_classes(function: str, labels: Any, classes: int) -> None:
-    """Raise if a label on the host is no class.
+def _check_classes(function: str, labels: Any, classes: int, least: int = 0) -> None:
+    """Raise if a label on the host is no class, from `least` on.
 
     Raises:
         IndexRangeError: one is not.
     """
-    if labels.__class__ is np.ndarray and labels.size and (labels.min() < 0 or labels.max() >= classes):
-        worst = labels.min() if labels.min() < 0 else labels.max()
-        raise IndexRangeError(f"{function} got label {worst}, but there are {classes} classes: 0 to {classes - 1}")
+    if labels.__class__ is np.ndarray and labels.size and (labels.min() < least or labels.max() >= classes):
+        worst = labels.min() if labels.min() < least else labels.max()
+        end = ", and -1 behind the last" if least < 0 else ""
+        raise IndexRangeError(f"{function} got label {worst}, but there are {classes} classes: 0 to {classes - 1}{end}")

@@ -200,7 +200,7 @@ def attend_by_heads(
         key = query if same_key else np.swapaxes(key, 0, 1)
         value = key if same_value else np.swapaxes(value, 0, 1)
     q, k, v = _with_added(heads, *_projected(heads, query, key, value))
-    mask = _mask(masks, int(heads.added_key is not None) + int(heads.has_zeros), q, k)
+    mask = _mask(masks, int(heads.added_key is not None) + int(heads.has_zeros), q, k, is_single)
     attended, weights = attend(q, k, v, mask, dropout_p, False, None, None)
     shape = array_of(attended).shape
     joined = np.reshape(np.swapaxes(attended, 1, 2), (shape[0], shape[2], heads.features))
@@ -280,7 +280,7 @@ def _given(heads: Heads, name: str, given: Any, computed: Any) -> Any:
     return np.reshape(given, (n, count, shape[1], features))
 
 
-def _mask(masks: tuple[Any, Any, bool], added: int, q: Any, k: Any) -> Any:
+def _mask(masks: tuple[Any, Any, bool], added: int, q: Any, k: Any, is_single: bool) -> Any:
     """Return the mask of the scores: booleans, true where a target may attend, or numbers to add; or None.
 
     Args:
@@ -288,6 +288,7 @@ def _mask(masks: tuple[Any, Any, bool], added: int, q: Any, k: Any) -> Any:
         added: how many sources are appended, to which each target may attend.
         q: the heads' queries.
         k: their keys, with the appended ones.
+        is_single: whether the arguments are without n.
     """
     attn_mask, padding_mask, is_causal = masks
     n, heads, targets = array_of(q).shape[:3]
@@ -305,8 +306,9 @@ def _mask(masks: tuple[Any, Any, bool], added: int, q: Any, k: Any) -> Any:
         found.append(as_like(~np.tri(targets, sources, dtype=bool), array_of(q)))
     if padding_mask is not None:
         shape = array_of(padding_mask).shape
-        if shape != (n, sources) and not (n == 1 and shape == (sources,)):
-            raise ArgumentError(f"key_padding_mask must have shape {(n, sources)}, not {shape}")
+        expected = (sources,) if is_single else (n, sources)
+        if shape != expected:
+            raise ArgumentError(f"key_padding_mask must have shape {expected}, not {shape}")
         check_mask("key_padding_mask", padding_mask)
         found.append(np.reshape(padding_mask, (n, 1, 1, sources)))
     if not found:

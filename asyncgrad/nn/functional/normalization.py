@@ -1197,6 +1197,8 @@ def local_response_norm(
     check_real("local_response_norm", x=x)
     shape = array_of(x).shape
     size = whole_number(size, "size", 1)
+    function = "local_response_norm"
+    alpha, beta, k = option(function, "alpha", alpha), option(function, "beta", beta), option(function, "k", k)
     if len(shape) < 3:
         raise ArgumentError(f"local_response_norm takes x of shape (n, channels, ...), of 3 axes or more, not {shape}")
     if not math.prod(shape):

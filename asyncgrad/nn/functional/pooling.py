@@ -27,14 +27,16 @@ from ...core.tensor import asarray
 from ...errors import ArgumentError
 from ..shared.arguments import (
     array_of,
+    check_arrays,
     check_real,
-    complex_error,
     floating,
     is_length,
+    operand,
     option,
     pair,
     single,
     triple,
+    wrong_dtype,
 )
 from ..shared.layouts import empty_laid_like, in_order_of
 from ..shared.rows import product_along
@@ -90,7 +92,8 @@ def _find_maxima(x: Array, window: Window) -> tuple[Any, Any]:
     """
     if x.__class__ is not np.ndarray and (found := own_function("find_maxima", x)(x, window)) is not None:
         return found
-    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    # Of truth values, 0.
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min if x.dtype.kind in "iu" else False
     padded = pad(x, window.padding, lowest)
     is_floating = x.dtype.kind == "f"
     is_known = x.__class__ is np.ndarray
@@ -269,9 +272,10 @@ def max_pool2d(
         array([[[[ 5.,  7.],
                  [13., 15.]]]])
     """
+    x = operand(x)
     data = array_of(x)
-    if data.dtype.kind == "c":
-        raise complex_error("max_pool2d", "x", data)
+    if data.dtype.kind not in "fiub":
+        raise wrong_dtype("max_pool2d", "x", data)
     given = data.shape, kernel_size, stride, padding, dilation, ceil_mode
     # The types of numbers are part of the key, but not those of the elements of a pair.
     is_known = type(kernel_size) is type(padding) is type(dilation) is int and (stride is None or type(stride) is int)
@@ -360,6 +364,7 @@ def avg_pool2d(
         array([[[[ 2.5,  4.5],
                  [10.5, 12.5]]]])
     """
+    x = operand(x)
     data = array_of(x)
     if data.itemsize == 2 and holds_half_array(x):
         options = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
@@ -634,6 +639,7 @@ def adaptive_avg_pool2d(x: Tensor | np.ndarray, output_size: NewLengths) -> Tens
         >>> nn.adaptive_avg_pool2d(np.arange(6.0).reshape(1, 1, 2, 3), (1, 2))
         array([[[[2., 3.]]]])
     """
+    x = operand(x)
     data = array_of(x)
     height, width = data.shape[-2:] if data.ndim > 1 else (0, 0)
     rows, columns = _sizes("adaptive_avg_pool2d", data.shape, output_size)
@@ -700,9 +706,10 @@ def adaptive_max_pool2d(
         >>> nn.adaptive_max_pool2d(np.arange(6.0).reshape(1, 1, 2, 3), (1, 2))
         array([[[[4., 5.]]]])
     """
+    x = operand(x)
     data = array_of(x)
-    if data.dtype.kind == "c":
-        raise complex_error("adaptive_max_pool2d", "x", data)
+    if data.dtype.kind not in "fiub":
+        raise wrong_dtype("adaptive_max_pool2d", "x", data)
     rows, columns = _sizes("adaptive_max_pool2d", data.shape, output_size)
     height, width = data.shape[-2:]
     if not data.shape[-3]:
@@ -943,6 +950,7 @@ def adaptive_avg_pool3d(x: Tensor | np.ndarray, output_size: NewLengths) -> Tens
         >>> nn.adaptive_avg_pool3d(np.arange(8.0).reshape(1, 2, 2, 2), (2, 1, 1)).ravel()
         array([1.5, 5.5])
     """
+    x = operand(x)
     shape = array_of(x).shape
     sizes = _three_sizes("adaptive_avg_pool3d", shape, output_size)
     for axis, size in enumerate(sizes, len(shape) - 3):
@@ -1026,6 +1034,8 @@ def lp_pool1d(
     """
     kernel = single("kernel_size", kernel_size, 1)
     power = _power("lp_pool1d", norm_type)
+    check_arrays("lp_pool1d", x=x)
+    x = operand(x)
     return _root(avg_pool1d(x**power, kernel, stride, 0, ceil_mode), kernel, power)
 
 
@@ -1059,6 +1069,8 @@ def lp_pool2d(
     """
     kernel = pair("kernel_size", kernel_size, 1)
     power = _power("lp_pool2d", norm_type)
+    check_arrays("lp_pool2d", x=x)
+    x = operand(x)
     return _root(avg_pool2d(x**power, kernel, stride, 0, ceil_mode), math.prod(kernel), power)
 
 
@@ -1092,6 +1104,8 @@ def lp_pool3d(
     """
     kernel = triple("kernel_size", kernel_size, 1)
     power = _power("lp_pool3d", norm_type)
+    check_arrays("lp_pool3d", x=x)
+    x = operand(x)
     return _root(avg_pool3d(x**power, kernel, stride, 0, ceil_mode), math.prod(kernel), power)
 
 

@@ -170,7 +170,8 @@ class Elman(Cell):
 
     def step_back(self, kept: Any, grads: Any) -> tuple[Any, Any, Any]:
         """Return the gradients of a step."""
-        slope = (array_of(kept) > 0) if self._is_relu else 1 - kept * kept
+        # Of NaN it is 1, as that of nn.relu.
+        slope = np.logical_not(array_of(kept) <= 0) if self._is_relu else 1 - kept * kept
         grad = grads[0] * slope
         return grad, grad, (None,)
 
@@ -196,7 +197,7 @@ class Elman(Cell):
         given, add, multiply, dot = grads[0], np.add, np.multiply, contiguous(weights.to_hidden.T).dot
         for start, stop in _chunks_backward(len(hidden), _steps_at_once(hidden)):
             part = hidden[start:stop]
-            slopes = (part > 0).astype(part.dtype) if self._is_relu else 1 - part * part
+            slopes = (~(part <= 0)).astype(part.dtype) if self._is_relu else 1 - part * part
             for t in range(stop - 1, start - 1, -1):
                 add(grad, given[t], grad)
                 dot(multiply(grad, slopes[t - start], every[t]), grad)

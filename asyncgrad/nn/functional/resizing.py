@@ -14,7 +14,7 @@ from ...core.ops.single_precision import arrays_in_single
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import number, truth, whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_arrays, floating, option
+from ..shared.arguments import array_of, check_arrays, floating, is_length, operand, option
 from ..shared.rows import product_along
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, means_of_windows
 
@@ -122,9 +122,11 @@ def pad(
         >>> nn.pad(np.array([1.0, 2.0, 3.0]), (1, 2), mode="reflect")
         array([2., 1., 2., 3., 2., 1.])
     """
+    x = operand(x)
     shape = array_of(x).shape
     widths = _widths(shape, pad, mode)
-    if value is not None and mode != "constant":
+    constant = 0 if value is None else option("pad", "value", value)
+    if mode != "constant" and not (isinstance(constant, (int, float)) and constant == 0):
         raise ArgumentError(f"nn.pad with mode={mode!r} takes no value, and got {value!r}")
     if mode in ("reflect", "replicate"):
         for axis, (before, after) in enumerate(widths):
@@ -141,7 +143,6 @@ def pad(
     if not any(number for both in widths for number in both):
         return x
     if mode == "constant":
-        constant = 0 if value is None else option("pad", "value", value)
         return np.pad(x, widths, constant_values=constant)
     for axis, both in enumerate(widths):
         if any(both):
@@ -166,7 +167,7 @@ def _widths(shape: tuple[int, ...], pad: Any, mode: str) -> list[tuple[int, int]
     if mode not in _MODES:
         raise ArgumentError(f"nn.pad: mode must be one of {', '.join(_MODES)}, not {mode!r}")
     numbers = [pad] if isinstance(pad, (int, np.integer)) else list(pad) if isinstance(pad, Iterable) else [pad]
-    if len(numbers) % 2 or len(numbers) > 2 * len(shape) or not all(isinstance(n, (int, np.integer)) for n in numbers):
+    if len(numbers) % 2 or len(numbers) > 2 * len(shape) or not all(is_length(n, -math.inf) for n in numbers):
         raise ArgumentError(
             f"nn.pad takes two ints for each padded axis, the last axis first, not {pad!r} for x of shape {shape}"
         )
@@ -236,6 +237,7 @@ def interpolate(
         array([[[0., 1., 2., 3.]]])
     """
     check_arrays("interpolate", x=x)
+    x = operand(x)
     shape = array_of(x).shape
     _check_images(shape, mode, align_corners)
     least = 0 if mode == "area" else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ...core.arrays.values import as_like
 from ...core.ops.single_precision import arrays_in_single
 from ...core.settings.arguments import truth, whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_real
+from ..shared.arguments import array_of, check_real, flat, operand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,12 +107,13 @@ def grid_sample(
     """
     check_operands_share_device("grid_sample", input, grid)
     check_real("grid_sample", input=input, grid=grid)
+    grid = operand(grid)
     shape, points = array_of(input).shape, array_of(grid).shape
     axes = _check_grid(shape, points)
     _check_modes(mode, padding_mode, axes)
     is_aligned = align_corners is not None and truth(align_corners, "align_corners")
-    flat = np.reshape(input, (*shape[:2], -1))
-    count = int(np.prod(points[1:-1]))
+    elements = np.reshape(input, (*shape[:2], math.prod(shape[2:])))
+    count = math.prod(points[1:-1])
     taps = [
         _taps(np.reshape(grid[..., axes - 1 - axis], (shape[0], count)), length, mode, padding_mode, is_aligned)
         for axis, length in enumerate(shape[2:])
@@ -121,8 +123,8 @@ def grid_sample(
         place, weight, inside = combination[0]
         for (other, factor, is_inside), length in zip(combination[1:], shape[3:], strict=True):
             place, weight, inside = place * length + other, weight * factor, inside & is_inside
-        like = array_of(flat)
-        seen = np.take_along_axis(flat, as_like(place[:, np.newaxis], like), 2)
+        like = array_of(elements)
+        seen = np.take_along_axis(elements, as_like(place[:, np.newaxis], like), 2)
         kept = as_like(inside[:, np.newaxis], like)
         total = total + np.where(kept, seen, 0) * weight[:, np.newaxis]
     return np.reshape(total, (*shape[:2], *points[1:-1]))
@@ -168,8 +170,7 @@ def _taps(x: Any, length: int, mode: str, padding_mode: str, is_aligned: bool) -
     at = _into(at, length, padding_mode, is_aligned)
     at = _where(_is_sane(at), at, -100.0)
     if mode == "nearest":
-        # With a gradient, which is 0.
-        return [_inside(np.round(array_of(at)), at * 0 + 1, length)]
+        return [_inside(np.round(array_of(at)), flat(np.ones_like(array_of(at)), at), length)]
     first = np.floor(array_of(at))
     share = at - first
     return [_inside(first, 1 - share, length), _inside(first + 1, share, length)]

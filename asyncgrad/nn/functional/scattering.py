@@ -74,7 +74,10 @@ def scatter_reduce(
     input, src = in_floats(input, src)
     data, source = array_of(input), array_of(src)
     places, shape = _places(data.shape, source, axis, constant("scatter_reduce", "index", index))
-    added = np.reshape(_plain(src)[tuple([slice(length) for length in shape])] if shape else _plain(src), (-1,))
+    if source.shape:
+        added = np.reshape(_plain(src)[tuple([slice(length) for length in shape])], (-1,))
+    else:
+        added = np.reshape(_plain(src), (1,))[: places.size]
     kept, own = np.arange(data.size), np.reshape(_plain(input), (-1,))
     if not truth(include_self, "include_self"):
         places = on_host(places)

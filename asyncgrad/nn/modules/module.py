@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import setitem
@@ -94,6 +95,19 @@ class _Parameters:
             f"parameters() yields one parameter after another, and has none at [{index!r}]: write "
             f"list(model.parameters())[{index!r}], or take it by name, as model.weight"
         )
+
+
+@final
+class _ForwardHook(NamedTuple):
+    """A hook of calls that was registered with options."""
+
+    hook: Callable[..., object]
+    with_kwargs: bool
+    always_call: bool
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the hook."""
+        return self.hook(*arguments)
 
 
 @final
@@ -429,9 +443,13 @@ class Module:
                 seen.add(id(value))
                 yield name, value
 
-    def modules(self) -> Iterator[Module]:
-        """Yield this module and all modules in it, each once."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """Yield this module and all modules in it.
+
+        Args:
+            remove_duplicate: yield a module that is in several places once.
+        """
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
@@ -528,13 +546,17 @@ class Module:
             f"{type(self).__name__} takes no extra state: write `def set_extra_state(self, state): ...`"
         )
 
-    def load_state_dict(self, state_dict: Mapping[str, object], strict: bool = True) -> IncompatibleKeys:
+    def load_state_dict(
+        self, state_dict: Mapping[str, object], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
         """Write the values of a state dict into the parameters and persistent buffers, all or none of them.
 
         Args:
             state_dict: tensors or arrays by path; also those of PyTorch. Of a tensor in two places, one path is enough.
                 A lazy layer that has not been called becomes one with the shapes that they have.
             strict: whether all keys must match. Otherwise those that do not are left out.
+            assign: put new tensors in the place of the module's, which share the arrays of the state dict and have
+                their dtypes and devices. So make the optimizer afterwards. What requires grad stays the module's.
 
         Returns:
             The missing and the unexpected keys.
@@ -545,6 +567,7 @@ class Module:
             ArgumentTypeError: `state_dict` is no mapping, or an entry no array.
         """
         self._check_not_frozen("the state")
+        is_assigned = truth(assign, "assign")
         if not isinstance(state_dict, Mapping):
             raise ArgumentTypeError(
                 must_be(
@@ -572,11 +595,11 @@ class Module:
                 vars(module).clear()
                 vars(module).update(attributes)
             raise
-        for path, array in arrays.items():
-            tensor = own[path]
-            prepare_write(tensor)
-            on_device_of(tensor._data, setitem, ..., array)
-            tensor._bump_version()
+        if is_assigned:
+            new = {id(own[path]): _assigned(path, own[path], state_dict[path], arrays[path]) for path in arrays}
+            self._map_own_tensors(lambda tensor: new.get(id(tensor), tensor))
+        else:
+            _write_all(own, arrays)
         for path, module in extra.items():
             if path in state_dict:
                 module.set_extra_state(state_dict[path])
@@ -592,6 +615,14 @@ class Module:
                 entries = {name: state_dict.get(f"{path}.{name}" if path else name) for name in vars(module)}
                 shapes = {name: getattr(entry, "shape", None) for name, entry in entries.items()}
                 module._initialize_by({name: tuple(shape) for name, shape in shapes.items() if shape is not None})
+
+    def _map_own_tensors(self, function: Callable[[Any], Any]) -> None:
+        """Put what a function returns for each tensor of this module and those in it in the place of that."""
+        for module in self.modules():
+            for name, value in vars(module).items():
+                if name != _RECORD and not isinstance(value, Module) and _holds_parts(value):
+                    # A frozen dataclass refuses assignments.
+                    object.__setattr__(module, name, map_tree(function, value, is_leaf=_is_module))
 
     def _initialize_by(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Make the tensors of a lazy layer, if those in a state dict tell their shapes; for such layers to define."""
@@ -741,10 +772,7 @@ class Module:
                 moved[id(value)] = _moved(value, device, kind)
             return moved[id(value)]
 
-        for module in self.modules():
-            for name, value in vars(module).items():
-                if name != _RECORD and not isinstance(value, Module) and _holds_parts(value):
-                    object.__setattr__(module, name, map_tree(move, value, is_leaf=_is_module))
+        self._map_own_tensors(move)
         return self
 
     def double(self) -> Self:
@@ -773,25 +801,46 @@ class Module:
 
     # Hooks.
 
-    def register_forward_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
+    def register_forward_pre_hook(
+        self, hook: Callable[..., object], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
         """Have `hook(module, args)` called before `forward`; what it returns, unless None, replaces the arguments.
 
         With a hook that is an `async def`, calls of the module are awaited.
+
+        Args:
+            hook: a function or an `async def`.
+            prepend: call it before all others.
+            with_kwargs: call `hook(module, args, kwargs)`, which returns None or new args and kwargs.
         """
         record = self._own_record()
         if record.forward_pre_hooks is None:
             record.forward_pre_hooks = HookList()
-        return record.forward_pre_hooks.add(hook)
+        return record.forward_pre_hooks.add(_forward_hook(hook, with_kwargs, False), prepend=prepend)
 
-    def register_forward_hook(self, hook: Callable[..., object]) -> RemovableHandle:
+    def register_forward_hook(
+        self,
+        hook: Callable[..., object],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
         """Have `hook(module, args, output)` called after `forward`; what it returns, unless None, is the output.
 
         With a hook that is an `async def`, calls of the module are awaited.
+
+        Args:
+            hook: a function or an `async def`.
+            prepend: call it before all others.
+            with_kwargs: call `hook(module, args, kwargs, output)`.
+            always_call: call it also where `forward` or another hook has raised, with the output that there is, or
+                None; what it returns then is not used, and what it raises becomes a note of the error.
         """
         record = self._own_record()
         if record.forward_hooks is None:
             record.forward_hooks = HookList()
-        return record.forward_hooks.add(hook)
+        return record.forward_hooks.add(_forward_hook(hook, with_kwargs, always_call), prepend=prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """Have `hook(module, grad_output)` called when a backward has the gradients of a call's outputs.
@@ -860,19 +909,28 @@ class Module:
     def _hooked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]:
         """Call hooks and `forward`; a generator that yields each result, and is sent it, awaited if need be."""
         record: _Record = self._record
-        for hook in record.forward_pre_hooks.snapshot() if record.forward_pre_hooks else ():
-            changed = yield _call_hook(hook, self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        passage = None
-        if record.backward_pre_hooks or record.backward_hooks:
-            passage = Passage(self, record.backward_pre_hooks, record.backward_hooks)
-            args = passage.enter(args)
-        output = yield self.forward(*args, **kwargs)
-        for hook in record.forward_hooks.snapshot() if record.forward_hooks else ():
-            changed = yield _call_hook(hook, self, args, output)
-            output = output if changed is None else changed
-        return output if passage is None else passage.leave(output)
+        waiting: list[Any] = [*record.forward_hooks.snapshot()] if record.forward_hooks else []
+        output = None
+        try:
+            for hook in record.forward_pre_hooks.snapshot() if record.forward_pre_hooks else ():
+                args, kwargs = _replaced(hook, args, kwargs, (yield _run_hook(hook, self, args, kwargs)))
+            passage = None
+            if record.backward_pre_hooks or record.backward_hooks:
+                passage = Passage(self, record.backward_pre_hooks, record.backward_hooks)
+                args = passage.enter(args)
+            output = yield self.forward(*args, **kwargs)
+            while waiting:
+                changed = yield _run_hook(waiting.pop(0), self, args, kwargs, output)
+                output = output if changed is None else changed
+            return output if passage is None else passage.leave(output)
+        except (Exception, asyncio.CancelledError) as error:
+            for hook in waiting:
+                if isinstance(hook, _ForwardHook) and hook.always_call:
+                    try:
+                        yield _run_hook(hook, self, args, kwargs, output)
+                    except Exception as other:
+                        error.add_note(f"the hook {hook.hook!r}, which is always called, raised {other!r}")
+            raise
 
     # Walks.
 
@@ -1225,6 +1283,26 @@ def _moved(tensor: Tensor, device: Any, dtype: np.dtype | None) -> Tensor:
     return result
 
 
+def _write_all(own: Mapping[str, Tensor], arrays: Mapping[str, Any]) -> None:
+    """Write arrays into tensors, by path."""
+    for path, array in arrays.items():
+        tensor = own[path]
+        prepare_write(tensor)
+        on_device_of(tensor._data, setitem, ..., array)
+        tensor._bump_version()
+
+
+def _assigned(path: str, tensor: Tensor, value: Any, array: Any) -> Tensor:
+    """Return what stands in the place of a tensor of a module: the value of a state dict, of which `array` is made."""
+    new = asarray(value if isinstance(value, Tensor) else array).detach()
+    if _is_parameter(tensor) and new.dtype.kind not in "fc":
+        raise ArgumentError(
+            f"{path} is a parameter, and has dtype {new.dtype} in the state dict: with assign=True it would have no "
+            "gradient; write assign=False, which casts it"
+        )
+    return Parameter(new, tensor.requires_grad) if _is_parameter(tensor) else new
+
+
 def _wanted(dtype: np.dtype, kind: np.dtype) -> np.dtype:
     """Return what a dtype becomes: of complex numbers, the complex one of the precision that is wanted."""
     return np.result_type(kind, np.complex64) if dtype.kind == "c" and kind.kind == "f" else kind
@@ -1265,13 +1343,50 @@ def _called_with(module: object, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return f"{type(module).__name__}.forward is called with the arguments of the module's call: {given}"
 
 
-def _call_hook(hook: Callable[..., Any], *arguments: Any) -> Any:
+def _forward_hook(hook: Callable[..., object], with_kwargs: bool, always_call: bool) -> Callable[..., object]:
+    """Return a hook of calls with its options; without any, as it is."""
+    options = truth(with_kwargs, "with_kwargs"), truth(always_call, "always_call")
+    if not any(options):
+        return hook
+    check_callable(hook, "a hook")
+    return _ForwardHook(hook, *options)
+
+
+def _run_hook(
+    hook: Callable[..., Any] | _ForwardHook, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], *output: Any
+) -> Any:
     """Return what a forward hook returns, which may be an awaitable."""
+    given: dict[str, Any] = {"module": module, "args": args}
+    if isinstance(hook, _ForwardHook) and hook.with_kwargs:
+        given["kwargs"] = kwargs
+    if output:
+        given["output"] = output[0]
     try:
-        return hook(*arguments)
+        return hook(*given.values())
     except TypeError as error:
-        note_refused_call(error, f"{hook!r} is called as hook(module, args{', output' * (len(arguments) == 3)})")
+        shown = hook.hook if isinstance(hook, _ForwardHook) else hook
+        note_refused_call(error, f"{shown!r} is called as hook({', '.join(given)})")
         raise
+
+
+def _replaced(
+    hook: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], changed: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call after a hook before it, which has returned `changed`.
+
+    Raises:
+        HookError: the hook takes keyword arguments, and has returned something else than both kinds of arguments.
+    """
+    if changed is None:
+        return args, kwargs
+    if not isinstance(hook, _ForwardHook):
+        return changed if isinstance(changed, tuple) else (changed,), kwargs
+    if not (isinstance(changed, tuple) and len(changed) == 2 and isinstance(changed[1], dict)):
+        raise HookError(
+            f"a forward pre-hook with_kwargs returns None or a tuple of args and a dict, and {hook.hook!r} has "
+            f"returned {describe(changed)}"
+        )
+    return changed[0] if isinstance(changed[0], tuple) else (changed[0],), changed[1]
 
 
 def _of_path(state_dict: Any) -> str:

@@ -99,7 +99,9 @@ class Unflatten(Module):
                 f"Unflatten splits axis {axis} of an input of shape {shape} into sizes whose product is "
                 f"{shape[axis]}, one of which may be -1, not into {sizes}"
             )
-        split: Any = np.reshape(input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
+        # Not by -1, which NumPy cannot tell of an array without elements.
+        new = [shape[axis] // known if one == -1 else one for one in sizes]
+        split: Any = np.reshape(input, (*shape[:axis], *new, *shape[axis + 1 :]))
         return split
 
     def extra_repr(self) -> str:

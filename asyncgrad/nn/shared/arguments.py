@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "REDUCTIONS",
     "array_of",
+    "as_numbers",
     "as_saved",
     "axis_of",
     "check_arrays",
@@ -32,12 +33,14 @@ __all__ = [
     "common_shape",
     "complex_error",
     "constant",
+    "flat",
     "floating",
     "in_floats",
     "in_place",
     "is_length",
     "is_outside",
     "lengths",
+    "operand",
     "option",
     "pair",
     "real_floating",
@@ -125,12 +128,15 @@ def option(function: str, name: str, value: Any) -> Any:
 def in_floats(*values: Any) -> tuple[Any, ...]:
     """Return the arrays of a loss: those of whole numbers in the floating dtype of the others, if there is one.
 
-    NumPy's promotion would be to float64 wherever a float32 meets a label or a count. None stays None.
+    NumPy's promotion would be to float64 wherever a float32 meets a label or a count. None stays None, and lists become
+    arrays.
     """
     first = None
     for value in values:
         if value is None:
             continue
+        if value.__class__ is list or value.__class__ is tuple:
+            return in_floats(*map(operand, values))
         dtype = value._data.dtype if isinstance(value, TensorBase) else array_of(value).dtype
         if first is None:
             first = dtype
@@ -152,6 +158,17 @@ def in_floats(*values: Any) -> tuple[Any, ...]:
 def _in_dtype(value: Any, dtype: Any) -> Any:
     number: Any = value if isinstance(value, TensorBase) else array_of(value)
     return number.astype(dtype)
+
+
+def operand(value: Any) -> Any:
+    """Return a list of numbers as an array, and anything else as it is."""
+    return array_of(value) if value.__class__ is list or value.__class__ is tuple else value
+
+
+def as_numbers(value: Any) -> Any:
+    """Return truth values, which have no negative, as float64, a list as an array, and anything else as it is."""
+    value = operand(value)
+    return value.astype(np.float64) if array_of(value).dtype.kind == "b" else value
 
 
 def common_shape(function: str, **arguments: Any) -> tuple[int, ...]:
@@ -278,6 +295,12 @@ def real_floating(function: str, name: str, array: Array) -> Any:
     return array.astype(np.float64)
 
 
+def flat(values: Any, x: Any) -> Any:
+    """Return an array of the shape of x as a function of x with a derivative of 0, whatever the gradient is."""
+    # Not x * 0, whose derivative is NaN where the gradient is.
+    return np.where(np.zeros_like(array_of(x), dtype=bool), x, values)
+
+
 def records(value: Any) -> bool:
     """Return whether a call on `value` is recorded: it requires grad, and grad mode is on."""
     return isinstance(value, TensorBase) and value._requires_grad() and GRAD_MODE.get()
@@ -347,7 +370,7 @@ def single(name: str, value: Any, least: int) -> int:
     return int(only)
 
 
-def is_length(value: object, least: int) -> bool:
+def is_length(value: object, least: float) -> bool:
     """Return whether a value is an int of at least `least`. True is one in Python, and as a length a mistake."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
 

@@ -182,8 +182,8 @@ def _described(value: Any) -> str:
     if type(value).__repr__ is object.__repr__:
         return f"an object of the class {kind}"
     shown = reprlib.repr(value)
-    if shown.startswith(f"{kind}("):
-        return shown if shown.endswith(")") and "..." not in shown else f"{kind}(...)"
+    if shown.startswith(f"{kind}(") and ("..." in shown or not shown.endswith(")")):
+        return f"{kind}(...)"
     return f"{kind} {shown}"
 
 

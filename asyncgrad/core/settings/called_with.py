@@ -216,18 +216,22 @@ def _attribute_where_raised(error: BaseException) -> str:
 def _is_of_gradient(error: BaseException) -> bool:
     """Tell whether an operand of what has failed is written as the grad of something."""
     code, offset = _place(error)
-    found = {one.offset: one for one in dis.get_instructions(code)}
-    failed = found[offset].positions
-    if failed is None or None in (failed.lineno, failed.end_lineno, failed.col_offset, failed.end_col_offset):
-        return False
-    begin, end = (failed.lineno, failed.col_offset), (failed.end_lineno, failed.end_col_offset)
-    for one in found.values():
-        where = one.positions
-        if one.opname == "LOAD_ATTR" and one.argval == "grad" and where is not None:
-            operand = (where.lineno, where.col_offset), (where.end_lineno, where.end_col_offset)
-            if begin <= operand[0] and operand[1] <= end:
-                return True
-    return False
+    instructions = list(dis.get_instructions(code))
+    failed = next((_extent(one) for one in instructions if one.offset == offset), None)
+    gradients = [_extent(one) for one in instructions if one.opname == "LOAD_ATTR" and one.argval == "grad"]
+    return failed is not None and any(
+        one is not None and failed[0] <= one[0] and one[1] <= failed[1] for one in gradients
+    )
+
+
+def _extent(instruction: dis.Instruction) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return the line and the column where what an instruction does begins in the source, and where it ends."""
+    place = instruction.positions
+    if place is None or place.lineno is None or place.end_lineno is None:
+        return None
+    if place.col_offset is None or place.end_col_offset is None:
+        return None
+    return (place.lineno, place.col_offset), (place.end_lineno, place.end_col_offset)
 
 
 def _attribute_at(code: CodeType, offset: int) -> str:

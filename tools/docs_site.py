@@ -164,7 +164,9 @@ def _with_index(page: str, text: str) -> str:
     """Return the text of a page with an entry of the index beneath each heading that newcomers look for."""
     for heading, phrases in SEARCHED.get(page, {}).items():
         entries = ", ".join(f"! {phrase}" for phrase in phrases)  # the main ones, which the search has first
-        text = text.replace(f"{heading}\n", f"{heading}\n\n```{{index}} {entries}\n```\n", 1)
+        # Behind a comment, which has no place on the page that an entry could lead to.
+        above = re.compile(rf"^{re.escape(heading)}\n(?:\n<!--[^>]*-->\n)?", re.MULTILINE)
+        text = above.sub(rf"\g<0>\n```{{index}} {entries}\n```\n", text, count=1)
     return text
 
 

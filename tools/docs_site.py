@@ -76,7 +76,11 @@ PROJECT = {
 SEARCHED: dict[str, dict[str, tuple[str, ...]]] = {
     "training": {
         "## Data": ("load data", "data loader", "batches", "dataset"),
-        "## A training": ("train a model", "train model", "training loop", "fit a model"),
+        "## A training": (
+            *("train a model", "train model", "training loop", "fit a model"),
+            *("learning rate", "clip gradients", "clip gradient"),
+        ),
+        "### Progress, and the loss curve": ("no grad", "evaluate a model"),
         "### Early stopping, and averages of the weights": ("early stopping", "stop early", "average weights"),
         "## Saving, and going on": ("save model", "save a model", "load model", "load a model", "resume training"),
     },
@@ -86,6 +90,11 @@ SEARCHED: dict[str, dict[str, tuple[str, ...]]] = {
         "## Containers": ("docker", "kubernetes", "container"),
         "## One learner, several predictors": ("several processes", "read replica", "scale out"),
         "## Backups": ("backup a model", "restore a model"),
+    },
+    "sharp-bits": {"## Ties, singular points and conventions": ("nan", "gradient is nan")},
+    "engine": {
+        "## What may happen at a node": ("hook", "hooks"),
+        "## When it fails": ("detect anomaly", "traceback"),
     },
     "memory": {"## Checkpoints: computed again": ("out of memory", "gradient checkpointing", "save memory")},
     "observing": {"## What it waits for": ("backward hangs", "deadlock", "stuck"), "## Progress": ("progress bar",)},

@@ -57,6 +57,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _tell_more, priority=100)  # ahead of napoleon
     app.connect("autodoc-skip-member", _is_told_above)
     app.connect("doctree-read", _link_code)
+    app.connect("doctree-read", _shorten_types)
     app.connect("html-page-context", _describe)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -93,24 +94,35 @@ def _constructor(cls: Any) -> str:
 def as_written(signature: str) -> str:
     """Return a signature with its defaults as a program writes them: `float`, not `<class 'float'>`."""
     signature = re.sub(r"<class '([\w.]+)'>", r"\1", signature)
-    signature = re.sub(r"<function ([A-Za-z]\w*)>", r"\1", signature)
+    signature = re.sub(r"<(?:built-in )?function ([A-Za-z]\w*)>", r"\1", signature)
+    signature = re.sub(r"~(?:\w+\.)*~(?=\w)", "", signature)  # of a ParamSpec
+    signature = signature.replace("<no value>", "...")
     signature = re.sub(r"<(?:function|factory|\w[\w.]* object)\b[^<>]*>", "...", signature)
     for alias, meaning in _ALIASES.items():
         signature = re.sub(rf": {re.escape(alias)}(?= |,|\)|$)", f": {meaning}", signature)
     return signature
 
 
+#: What the docstrings of members begin with that say nothing of their own: Python's of the fields of a tuple, which the
+#: signature of its class has; what a loop for tests refuses; and methods that are those of NumPy's arrays.
+_UNTOLD = ("Alias for field number", "Refuse: ", "As numpy.ndarray.")
+
+
 def _is_told_above(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
-    """Leave out fields of tuples of which Python says their number alone: the signature of the class has them."""
-    return True if (inspect.getdoc(thing) or "").startswith("Alias for field number") else None
+    """Leave out members of which nothing is to be said, and each layer's way to show itself, but for Module's."""
+    if name == "extra_repr" and getattr(thing, "__qualname__", "") != "Module.extra_repr":
+        return True
+    return True if (inspect.getdoc(thing) or "").startswith(_UNTOLD) else None
 
 
 def _tell_more(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Add what a docstring does not say itself: formulas, derivatives, links; make links of pages that are named."""
     if what == "function" and (told := reference.derivative_of(name)):
-        lines[:] = [*lines, "", told, *_numpy_s_page(name)]
+        lines[:] = [*lines, "", told]
         if ">>>" not in "\n".join(lines) and (example := example_of(name)):
             lines += ["", "Example:", *(f"    {line}" for line in example)]
+    if what in ("class", "data", "function"):
+        lines[:] = _with_page(name, lines)
     if what in ("attribute", "data", "property"):
         lines[:0] = ["..", ""]  # a comment, or napoleon takes what stands before a colon for a type
     text = "\n".join(
@@ -122,9 +134,15 @@ def _tell_more(app: Sphinx, what: str, name: str, thing: object, options: object
         lines[first:first] = ["", ".. math::", "", f"   {formula}", ""]
 
 
-def _numpy_s_page(name: str) -> list[str]:
+def _with_page(name: str, lines: list[str]) -> list[str]:
+    """Return a docstring with a link to NumPy's or SciPy's page ahead of its example, if there is such a page."""
     page = reference.page_of(name)
-    return ["", f"NumPy's page: `{name.replace('asyncgrad.', '', 1)} <{page}>`__."] if page else []
+    if page is None or any("Source: " in line for line in lines):
+        return lines
+    theirs = name.replace("asyncgrad.", "", 1)
+    link = ["", f"{'SciPy' if theirs.startswith('scipy') else 'NumPy'}'s page: `{theirs} <{page}>`__.", ""]
+    place = next((at for at, line in enumerate(lines) if line.startswith("Example")), len(lines))
+    return [*lines[:place], *link, *lines[place:]]
 
 
 def _counterpart(match: re.Match[str]) -> str:
@@ -157,17 +175,24 @@ def _link_code(app: Sphinx, doctree: nodes.document) -> None:
         link += literal
 
 
+def _shorten_types(app: Sphinx, doctree: nodes.document) -> None:
+    """Leave out what a further form of a function, which is no event of autodoc's, says of a type variable."""
+    for signature in doctree.findall(addnodes.desc_signature):
+        for text in list(signature.findall(nodes.Text)):
+            if "~" in text and "'" not in text:
+                text.parent.replace(text, nodes.Text(re.sub(r"~(?:\w+\.)*~?(?=\w)", "", text)))
+
+
 def _describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Add what a search engine and a card of a link show of a page: its title, and its first paragraph."""
     title = html.escape(re.sub(r"<[^>]*>", "", html.unescape(context.get("title") or app.config.project)))
     tags = {"og:type": "website", "og:site_name": app.config.project, "og:title": title}
-    words = first_paragraph(doctree) if doctree is not None else ""
-    if words:
-        tags["og:description"] = html.escape(words)
+    told = first_paragraph(doctree) if doctree is not None else ""
+    words = html.escape(told) or f"{title}: {app.config.project}"
+    tags["og:description"] = words
     lines = [f'<meta property="{name}" content="{text}" />' for name, text in tags.items()]
     lines.append('<meta name="twitter:card" content="summary" />')
-    if words:
-        lines.append(f'<meta name="description" content="{html.escape(words)}" />')
+    lines.append(f'<meta name="description" content="{words}" />')
     context["metatags"] = context.get("metatags", "") + "\n".join(lines)
 
 

@@ -76,7 +76,11 @@ PROJECT = {
 SEARCHED: dict[str, dict[str, tuple[str, ...]]] = {
     "training": {
         "## Data": ("load data", "data loader", "batches", "dataset"),
-        "## A training": ("train a model", "train model", "training loop", "fit a model"),
+        "## A training": (
+            *("train a model", "train model", "training loop", "fit a model"),
+            *("learning rate", "clip gradients", "clip gradient"),
+        ),
+        "### Progress, and the loss curve": ("no grad", "evaluate a model"),
         "### Early stopping, and averages of the weights": ("early stopping", "stop early", "average weights"),
         "## Saving, and going on": ("save model", "save a model", "load model", "load a model", "resume training"),
     },
@@ -86,6 +90,11 @@ SEARCHED: dict[str, dict[str, tuple[str, ...]]] = {
         "## Containers": ("docker", "kubernetes", "container"),
         "## One learner, several predictors": ("several processes", "read replica", "scale out"),
         "## Backups": ("backup a model", "restore a model"),
+    },
+    "sharp-bits": {"## Ties, singular points and conventions": ("nan", "gradient is nan")},
+    "engine": {
+        "## What may happen at a node": ("hook", "hooks"),
+        "## When it fails": ("detect anomaly", "traceback"),
     },
     "memory": {"## Checkpoints: computed again": ("out of memory", "gradient checkpointing", "save memory")},
     "observing": {"## What it waits for": ("backward hangs", "deadlock", "stuck"), "## Progress": ("progress bar",)},
@@ -164,7 +173,9 @@ def _with_index(page: str, text: str) -> str:
     """Return the text of a page with an entry of the index beneath each heading that newcomers look for."""
     for heading, phrases in SEARCHED.get(page, {}).items():
         entries = ", ".join(f"! {phrase}" for phrase in phrases)  # the main ones, which the search has first
-        text = text.replace(f"{heading}\n", f"{heading}\n\n```{{index}} {entries}\n```\n", 1)
+        # Behind a comment, which has no place on the page that an entry could lead to.
+        above = re.compile(rf"^{re.escape(heading)}\n(?:\n<!--[^>]*-->\n)?", re.MULTILINE)
+        text = above.sub(rf"\g<0>\n```{{index}} {entries}\n```\n", text, count=1)
     return text
 
 

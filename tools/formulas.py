@@ -67,6 +67,8 @@ _LSTM = (
     r" c_t &= f_t \odot c_{t-1} + i_t \odot g_t \\"
     r" h_t &= o_t \odot \tanh(c_t) \end{aligned}"
 )
+_ALONG_AN_AXIS = r", \qquad n \text{ elements of an axis, } l \text{ in front}"
+_PADDED = r"y_i = \begin{cases} x_{i - l} & 0 \le i - l < n \\ VALUE & \text{otherwise} \end{cases}" + _ALONG_AN_AXIS
 _SOFTMAX = r"y_i = \frac{e^{x_i}}{\sum_j e^{x_j}}"
 
 
@@ -152,6 +154,23 @@ FORMULAS = _by_name(
             r"y_{k \cdot \text{groups} + g} = x_{g C / \text{groups} + k}, \qquad 0 \le g < \text{groups}, \; C "
             r"\text{ the number of channels}"
         ),
+        "pad ConstantPad1d ConstantPad2d ConstantPad3d": _PADDED.replace("VALUE", r"\text{value}"),
+        "ZeroPad1d ZeroPad2d ZeroPad3d": _PADDED.replace("VALUE", "0"),
+        "ReflectionPad1d ReflectionPad2d ReflectionPad3d": r"y_i = x_{n - 1 - |n - 1 - |i - l||}" + _ALONG_AN_AXIS,
+        "ReplicationPad1d ReplicationPad2d ReplicationPad3d": (
+            r"y_i = x_{\min(\max(i - l, 0), n - 1)}" + _ALONG_AN_AXIS
+        ),
+        "CircularPad1d CircularPad2d CircularPad3d": r"y_i = x_{(i - l) \operatorname{mod} n}" + _ALONG_AN_AXIS,
+        "interpolate Upsample UpsamplingNearest2d": (
+            r"y_i = x_{\lfloor i n / m \rfloor}, \qquad n \text{ elements of an axis become } m"
+        ),
+        "UpsamplingBilinear2d": (
+            r"y_{i,j} = \sum_{u,\,v} x_{u,v} \max\left(0, 1 - \left| u - i \, \tfrac{h - 1}{h' - 1} \right|\right) "
+            r"\max\left(0, 1 - \left| v - j \, \tfrac{w - 1}{w' - 1} \right|\right)"
+        ),
+        "Flatten": r"y_{b,\;(i n_2 + j) n_3 + k} = x_{b,i,j,k}",
+        "Unflatten": r"y_{b,i,j,k} = x_{b,\;(i n_2 + j) n_3 + k}",
+        "Sequential": r"y = f_N(\cdots f_2(f_1(x)))",
         "affine_grid": (
             r"y_{n,i,j} = \theta_n \begin{pmatrix} (2 j + 1) / w - 1 \\ (2 i + 1) / h - 1 \\ 1 \end{pmatrix}"
         ),
@@ -357,6 +376,7 @@ FORMULAS = _by_name(
             r"\theta_{k+1} = \theta_k - \eta_k H_k g_k, \qquad H_k \approx \left(\nabla^2 f(\theta_k)\right)^{-1}"
         ),
         "ExponentialMovingAverage": r"a_t = \text{decay} \cdot a_{t-1} + (1 - \text{decay}) \, \theta_t",
+        "GradientAccumulator": r"g = \frac{1}{k} \sum_{i=1}^{k} g_i",
         "clip_grad_norm": (
             r"g \leftarrow g \cdot \min\left(1, \frac{\text{max_norm}}{{\lVert g \rVert}_p + 10^{-6}}\right)"
         ),
@@ -364,18 +384,10 @@ FORMULAS = _by_name(
     }
 )
 
-#: Names of `nn` and `optim` that compute nothing by themselves, or what no short formula says.
+#: Names of `nn` and `optim` that compute nothing by themselves.
 WITHOUT = frozenset(
     {
-        "CircularPad1d",
-        "CircularPad2d",
-        "CircularPad3d",
-        "ConstantPad1d",
-        "ConstantPad2d",
-        "ConstantPad3d",
         "ElementwiseOptimizer",
-        "Flatten",
-        "GradientAccumulator",
         "Module",
         "ModuleDict",
         "ModuleList",
@@ -383,24 +395,8 @@ WITHOUT = frozenset(
         "Parameter",
         "ParameterDict",
         "ParameterList",
-        "ReflectionPad1d",
-        "ReflectionPad2d",
-        "ReflectionPad3d",
-        "ReplicationPad1d",
-        "ReplicationPad2d",
-        "ReplicationPad3d",
-        "Sequential",
-        "Unflatten",
         "UninitializedParameter",
-        "Upsample",
-        "UpsamplingBilinear2d",
-        "UpsamplingNearest2d",
-        "ZeroPad1d",
-        "ZeroPad2d",
-        "ZeroPad3d",
-        "interpolate",
         "load_safetensors",
-        "pad",
         "save_safetensors",
     }
 )

@@ -118,6 +118,10 @@ GIVEN = frozenset(
     }
 )
 
+#: Kinds of nodes, whose members are those of every Node, and what the engine alone calls.
+_NODES = ("AccumulateGrad", "CopyBackwards", "CopySlices")
+#: The option of an entry whose value says nothing to a reader.
+_NO_VALUE = "   :no-value:\n"
 #: Classes that are too large to share a page.
 SEPARATE = {"asyncgrad.Tensor": "Tensor", "asyncgrad.graph.Node": "Node"}
 #: Namespaces that have the names of NumPy and SciPy, which have their pages by those of asyncgrad.
@@ -311,8 +315,14 @@ def _entry(module: types.ModuleType, name: str) -> str:
     if home != f"{space}.{name}":
         return f".. py:data:: {name}\n\n   The same as :py:obj:`{_shown(home)} <{home}>`.\n\n"
     if not isinstance(thing, type):
-        return f".. autofunction:: {space}.{name}\n\n" if callable(thing) else f".. autodata:: {space}.{name}\n\n"
+        if isinstance(thing, types.ModuleType):
+            return f".. py:data:: {name}\n\n   The module `{thing.__name__}`.\n\n"
+        if callable(thing):
+            return f".. autofunction:: {space}.{name}\n\n"
+        return f".. autodata:: {space}.{name}\n{_NO_VALUE if repr(thing).startswith('<') else ''}\n"
     kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
+    if issubclass(thing, asyncgrad.graph.Node) and name in _NODES:
+        return f".. autoclass:: {space}.{name}\n\n"
     stops = ", ".join(dict.fromkeys(_stops(thing)))
     return f".. {kind}:: {space}.{name}\n   :members:\n   :inherited-members: {stops}\n\n"
 
@@ -326,7 +336,12 @@ def _stops(cls: type) -> Iterator[str]:
 
 def _passed_on(space: str, name: str, thing: object) -> str:
     if isinstance(thing, types.ModuleType):
-        return f"The module `{thing.__name__}`, as it is."
+        page = page_of(f"{space}.{name}")
+        return (
+            f"The module `{thing.__name__} <{page}>`__, as it is."
+            if page
+            else f"The module `{thing.__name__}`, as it is."
+        )
     if space.startswith(("asyncgrad.numpy", "asyncgrad.scipy")):
         owner = f"{space.replace('asyncgrad.', '', 1)}.{name}"
         link = f"`{owner} <{theirs}>`__" if (theirs := page_of(f"{space}.{name}")) else f"`{owner}`"
@@ -336,14 +351,29 @@ def _passed_on(space: str, name: str, thing: object) -> str:
     return f"`{thing!r}`"
 
 
+_MISSING = object()
+#: Where NumPy describes the modules that are passed on.
+_NUMPY_MODULES = {
+    **{
+        name: f"reference/routines.{name}.html"
+        for name in ["char", "ctypeslib", "dtypes", "emath", "exceptions", "lib", "ma", "rec", "strings", "testing"]
+    },
+    "f2py": "f2py/index.html",
+    "typing": "reference/typing.html",
+}
+
+
 def page_of(name: str) -> str | None:
     """Return where NumPy or SciPy describes what a name of `asyncgrad.numpy` or `asyncgrad.scipy` stands for."""
     space, _, short = name.rpartition(".")
     owner = space.replace("asyncgrad.", "", 1)
     library = owner.partition(".")[0]
-    theirs = getattr(sys.modules.get(owner), short, None)
-    if library not in ("numpy", "scipy") or theirs is None or isinstance(theirs, types.ModuleType):
+    theirs = getattr(sys.modules.get(owner), short, _MISSING)
+    if library not in ("numpy", "scipy") or theirs is _MISSING:
         return None
+    if isinstance(theirs, types.ModuleType):
+        place = _NUMPY_MODULES.get(short) if owner == "numpy" else None
+        return f"https://numpy.org/doc/stable/{place}" if place else None
     if library == "scipy":
         return f"https://docs.scipy.org/doc/scipy/reference/generated/{owner}.{short}.html"
     home = "https://numpy.org/doc/stable/reference"
@@ -354,7 +384,8 @@ def page_of(name: str) -> str | None:
     if owner == "numpy.random":
         is_class = isinstance(theirs, type)
         return f"{home}/random/index.html" if is_class else f"{home}/random/generated/numpy.random.{short}.html"
-    return f"{home}/generated/{owner}.{short}.html" if callable(theirs) else None
+    has_page = callable(theirs) or short in ("c_", "mgrid", "ogrid", "r_", "s_")
+    return f"{home}/generated/{owner}.{short}.html" if has_page else None
 
 
 def derivative_of(name: str) -> str:

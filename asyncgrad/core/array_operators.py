@@ -53,8 +53,10 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: T, reflected
             return result
     refuse_sparse(name, (other,), error)
     explain_refusal(name, (tensor, other), error)
-    if isinstance(error, TypeError) and (other is None or isinstance(other, str)):
+    is_uncalled = callable(other) and not hasattr(other, "__array_ufunc__") and not hasattr(other, "__radd__")
+    if is_uncalled or (isinstance(error, TypeError) and (other is None or isinstance(other, (str, dict)))):
         hint = "does the function that should return it end without return?" if other is None else ""
+        hint = "call it, and compute with what it returns" if is_uncalled else hint
         raise ArgumentTypeError(takes(name, "tensors, arrays and numbers", other, hint)) from error
     name_shapes(name, (tensor, other), error)
     try:

@@ -1015,17 +1015,26 @@ class Tensor(Variable):
     def __int__(self) -> int:
         if self._requires_grad():
             self._may_be_number(is_plain_conversion())
-        return int(self._data)
+        try:
+            return int(self._data)
+        except TypeError as error:
+            raise self._no_number("int()", error) from None
 
     def __float__(self) -> float:
         if self._requires_grad():
             self._may_be_number(is_plain_conversion())
-        return float(self._data)
+        try:
+            return float(self._data)
+        except TypeError as error:
+            raise self._no_number("float()", error) from None
 
     def __complex__(self) -> complex:
         if self._requires_grad():
             self._may_be_number(is_plain_conversion())
-        return complex(self._data)
+        try:
+            return complex(self._data)
+        except TypeError as error:
+            raise self._no_number("complex()", error) from None
 
     def __index__(self) -> int:
         self._may_be_number(False)
@@ -1076,10 +1085,20 @@ class Tensor(Variable):
     def _only_element(self, function: str, instead: str) -> Any:
         """Return the one element as a Python number, for a function that takes no arrays."""
         if self._data.ndim:
-            raise ArgumentTypeError(
-                f"{function} takes one number, and this tensor has shape {self._data.shape}: write {instead}"
-            )
+            raise self._has_axes(function, instead)
         return self._data.item()
+
+    def _has_axes(self, function: str, instead: str) -> ArgumentTypeError:
+        """Return the error of a function of one number that is given this tensor."""
+        return ArgumentTypeError(
+            f"{function} takes one number, and this tensor has shape {self._data.shape}: write {instead}"
+        )
+
+    def _no_number(self, function: str, error: TypeError) -> TypeError:
+        """Return the error for a tensor that Python cannot make a number of: NumPy's, where it has one element."""
+        if not self._data.ndim:
+            return error
+        return self._has_axes(function, "t.tolist() for all elements, t[index].item() for one")
 
     def _needs_no_grad(
         self, made: str, instead: str, otherwise: str = "NumPy's functions to compute with it", why: str = ""

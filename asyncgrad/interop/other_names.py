@@ -214,9 +214,15 @@ HERE = {
         "linalg": "np.linalg",
         "fft": "np.fft",
         "seed": "ag.random.seed",
+        "backends": "np.show_config(), which names the BLAS, and threadpoolctl for its threads",
+        **dict.fromkeys(
+            ("onnx", "hub"), "nn.save_safetensors(model.state_dict(), path): weights are saved, no programs"
+        ),
+        "torch": "asyncgrad.interop.torch",
     },
     "asyncgrad.nn": {
         "Dense": "ag.nn.Linear",
+        "parallel": "ag.distributed.DataParallel",
         "bce_loss": "ag.nn.binary_cross_entropy",
         "bce_with_logits_loss": "ag.nn.binary_cross_entropy_with_logits",
         "ce_loss": "ag.nn.cross_entropy",

@@ -187,10 +187,15 @@ def lifespan(
         collect_garbage: whether full garbage collections, which stop the loop, stay as they are. Without, they are kept
             off by `ag.no_full_collections` while the application runs.
 
+    Raises:
+        ArgumentTypeError: `learner` is none.
+
     Example:
         >>> from starlette.applications import Starlette  # doctest: +SKIP
         >>> app = Starlette(lifespan=learn.http.lifespan(learner))  # doctest: +SKIP
     """
+    if not hasattr(learner, "__aenter__"):
+        raise ArgumentTypeError(takes("learn.http.lifespan", "a Learner", learner, "write learn.Learner(model, ...)"))
 
     @asynccontextmanager
     async def run(_: object) -> AsyncIterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.settings.arguments import describe, must_be, whole_number
 from ..core.tensor import Tensor
-from ..errors import ArgumentError, ExampleError
+from ..errors import ArgumentError, ArgumentTypeError, ExampleError
 from .ranges import (
     bound,
     first_outside,
@@ -67,6 +67,9 @@ class ArraySpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        if isinstance(self.shape, str) or not isinstance(self.shape, Iterable):
+            expected, instead = "a tuple of sizes and None", "write learn.ArraySpec((3,))"
+            raise ArgumentTypeError(must_be("the shape of an ArraySpec", expected, self.shape, instead))
         object.__setattr__(self, "shape", tuple(self.shape))
         if self.dtype.kind not in "iuf":
             raise ArgumentError(f"the dtype of an ArraySpec must be of whole or floating numbers, not {self.dtype}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, cast, final
 
+from ..core.settings.arguments import takes
 from ..core.settings.extras import missing_extra
 from ..errors import ArgumentTypeError
 from ..observing.latency import LatencyHistogram
@@ -218,7 +219,7 @@ def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learne
         >>> prometheus_client.REGISTRY.register(learn.prometheus_collector(learner))  # doctest: +SKIP
     """
     if not hasattr(learner, "statistics"):
-        raise ArgumentTypeError("prometheus_collector takes a Learner or a Follower")
+        raise ArgumentTypeError(takes("prometheus_collector", "a Learner or a Follower", learner))
     try:
         core = import_module("prometheus_client.core")
     except ImportError as error:

@@ -157,10 +157,25 @@ def summary(model: HasModules, *args: object, **kwargs: object) -> Any:
     given: Any = [_followed(each) for each in args], {name: _followed(each) for name, each in kwargs.items()}
     with ExitStack() as stack:
         stack.enter_context(watching.on())
-        result = watching.model(*given[0], **given[1])
+        try:
+            result = watching.model(*given[0], **given[1])
+        except TypeError as error:
+            # torchinfo's summary takes shapes, or nothing; here the model is called with what follows it.
+            if not any(hasattr(one, "shape") for one in (*args, *kwargs.values())):
+                error.add_note(
+                    "ag.summary calls the model with the arguments behind it: write their arrays, as in "
+                    f"ag.summary(model, np.ones({_shape_in(args, kwargs)}))"
+                )
+            raise
         if isawaitable(result):
             return _awaited(result, watching, stack.pop_all())
     return watching.summary()
+
+
+def _shape_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Return the first shape among arguments as it is written; "shape" where there is none."""
+    shapes = (one for one in (*args, *kwargs.values()) if isinstance(one, tuple) and all(type(n) is int for n in one))
+    return str(next(shapes, "shape"))
 
 
 async def _awaited(result: Any, watching: _Watching, stack: ExitStack) -> ModuleSummary:

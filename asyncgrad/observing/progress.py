@@ -155,8 +155,10 @@ class _TextBars:
             line = " | ".join(counted[:shown]) + more
             if _width_of(line) <= room:
                 return line
-        # A long name does not take the place of the numbers.
-        return _cut(_cut(label, max(room - len(count), 4)) + count, room)
+        # A long name does not take the place of the numbers; where there is room for three letters, none is shown.
+        if (left := room - len(count)) < 4:
+            return _cut(count.removeprefix(": "), room)
+        return _cut(label, left) + count
 
 
 @final

@@ -94,6 +94,9 @@ class Optimizer(ABC):
             raise ArgumentTypeError(
                 f"{cls.__name__} has no option 'learning_rate': write lr={options['learning_rate']!r}"
             )
+        found = [name for name in ("beta1", "beta2", "beta_1", "beta_2") if name in options]
+        if found and "betas" in inspect.signature(cls).parameters:
+            raise ArgumentTypeError(f"{cls.__name__} has no option {found[0]!r}: write betas=(beta1, beta2)")
         return super().__new__(cls)
 
     def __init__(self, params: Tree, defaults: Group) -> None:

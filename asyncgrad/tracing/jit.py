@@ -12,6 +12,7 @@ from typing import Any, Never, final, overload
 import numpy as np
 
 from ..core.settings.arguments import check_function, must_be, number, takes, truth
+from ..core.settings.elsewhere import JIT_ATTRIBUTES, hint_at
 from ..errors import ArgumentError, ArgumentTypeError
 from ..optim.optimizer import Optimizer
 from .explanation import Explanation, explain
@@ -302,4 +303,5 @@ def _static_names(fn: Callable[..., Any], static: str | Iterable[str]) -> list[s
     return names
 
 
+hint_at(Jit, JIT_ATTRIBUTES)
 jit = Jit()

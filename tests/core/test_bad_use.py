@@ -157,10 +157,10 @@ TUPLE_LIKE = {
 def test_a_str_or_what_is_like_a_tuple_is_one_gradient_of_one_root(gradient, batched):
     x = leaf(1.0, 2.0)
 
-    with refused(GradientTypeError, TypeError, "must be a tensor or an array", f"not {type(gradient).__name__} "):
+    with refused(GradientTypeError, TypeError, "must be a tensor or an array", f"not {type(gradient).__name__}"):
         sync.grad(x * 2, [x], gradient, is_grads_batched=batched)
     if not batched:
-        with refused(GradientTypeError, TypeError, "root 0", f"not {type(gradient).__name__} "):
+        with refused(GradientTypeError, TypeError, "root 0", f"not {type(gradient).__name__}"):
             sync.backward(x * 2, gradient)
     assert x.grad is None
 
@@ -240,7 +240,7 @@ def test_an_edge_is_no_root_and_is_told_whole():
     x = leaf(1.0, 2.0)
     y: Any = x * 2
 
-    with refused(GradientTypeError, TypeError, "root 0", "must be a Tensor or a GradientEdge, not Edge "):
+    with refused(GradientTypeError, TypeError, "root 0", "must be a Tensor or a GradientEdge, not Edge("):
         sync.backward(ag.graph.Edge(y.grad_fn, 0), np.ones(2))
 
 

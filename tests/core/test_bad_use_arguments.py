@@ -400,7 +400,7 @@ async def test_a_transform_of_what_cannot_be_called_says_so(name, wrong):
     ],
 )
 def test_a_function_in_place_of_a_tensor_says_how_to_differentiate_it(call):
-    with refused(GradientTypeError, TypeError, "not function", "call it", "ag.func.grad(f)"):
+    with refused(GradientTypeError, TypeError, "not the function square_sum", "call it", "ag.func.grad(f)"):
         call(square_sum, leaf(1.0))
 
 

@@ -71,6 +71,9 @@ def test_classes_without_a_constructor_to_call_are_public() -> None:
         ("asyncgrad.numpy.linalg.norm", "https://numpy.org/doc/stable/reference/generated/numpy.linalg.norm.html"),
         ("asyncgrad.numpy.double", "https://numpy.org/doc/stable/reference/arrays.scalars.html#numpy.float64"),
         ("asyncgrad.numpy.pi", "https://numpy.org/doc/stable/reference/constants.html#numpy.pi"),
+        ("asyncgrad.numpy.newaxis", "https://numpy.org/doc/stable/reference/constants.html#numpy.newaxis"),
+        ("asyncgrad.numpy.r_", "https://numpy.org/doc/stable/reference/generated/numpy.r_.html"),
+        ("asyncgrad.numpy.ma", "https://numpy.org/doc/stable/reference/routines.ma.html"),
         ("asyncgrad.numpy.linalg", None),
         ("asyncgrad.nn.relu", None),
     ],
@@ -110,3 +113,28 @@ def test_signatures_show_defaults_as_a_program_writes_them_and_the_arguments_of_
     assert shown("asyncgrad.engine.GraphTask", "(root: Node)") == ("", "")
     assert extension.as_written("(dtype=<class 'numpy.float64'>)") == "(dtype=numpy.float64)"
     assert extension.as_written("(a=<function _identity>, b=<factory>)") == "(a=..., b=...)"
+    assert extension.as_written("(clock=<built-in function monotonic>)") == "(clock=monotonic)"
+    assert extension.as_written("(keepdims=<no value>, *args: ~typing.~P)") == "(keepdims=..., *args: P)"
+
+
+def test_an_entry_links_to_numpy_s_page_ahead_of_its_example_and_once() -> None:
+    pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install --group docs")
+    pytest.importorskip("furo", reason="furo is not installed: pip install --group docs")
+    extension = importlib.import_module("tools.docs_extension")
+    page = "https://numpy.org/doc/stable/reference/generated/numpy.arange.html"
+
+    told = extension._with_page("asyncgrad.numpy.arange", ["A range.", "", "Example:", "    >>> 1"])
+
+    assert told == ["A range.", "", "", f"NumPy's page: `numpy.arange <{page}>`__.", "", "Example:", "    >>> 1"]
+    assert extension._with_page("asyncgrad.nn.relu", ["A law."]) == ["A law."]
+    assert extension._with_page("asyncgrad.scipy.special.erf", ["Source: scipy.special.erf."]) == [
+        "Source: scipy.special.erf."
+    ]
+
+
+def test_no_entry_shows_what_python_prints_of_objects() -> None:
+    pages = reference.pages()
+
+    assert "The module `asyncgrad.hips.numpy`." in pages["asyncgrad.hips"]
+    assert ".. autodata:: asyncgrad.numpy.r_\n   :no-value:\n" in pages["asyncgrad.numpy"]
+    assert ".. autoclass:: asyncgrad.graph.AccumulateGrad\n\n" in pages["asyncgrad.graph"]

@@ -179,6 +179,16 @@ def test_a_page_has_its_pictures_its_code_in_the_column_and_an_icon(
     }
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_search_shows_what_it_has_found_at_an_anchor_with_dots(window: Devtools, served: str) -> None:
+    window.open(f"{served}/search.html", 1400, is_dark=False)
+
+    shown = """Search.htmlToText('<main role="main"><p id="ag.tree.map">told</p></main>', "#ag.tree.map")"""
+
+    assert (window.ask(shown), window.complaints) == ("told", [])
+
+
 #: What a visitor opens, by the name of the screenshot, with what has to be there, and how often at least.
 VISITED = {
     "landing": ("index.html", "div.cards li", 4),

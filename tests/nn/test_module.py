@@ -706,7 +706,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: setattr(Layer(3, 2), "weight", 3.0), ArgumentTypeError, "Layer.weight is a parameter, and cannot become"),
     (lambda: nn.Module()(1), NotImplementedError, "Module has no forward"),
     (lambda: nn.Sequential(Layer), ArgumentTypeError, "call it, to make an instance"),
-    (lambda: nn.Sequential(np.tanh), ArgumentTypeError, "Sequential holds modules, and not ufunc"),
+    (lambda: nn.Sequential(np.tanh), ArgumentTypeError, "Sequential holds modules, and not the function tanh"),
     (lambda: nn.Sequential(np.tanh), ArgumentTypeError, "write a Module whose forward calls it"),
     (lambda: nn.Sequential([Layer(1, 1)]), ArgumentTypeError, "write nn.Sequential(*modules)"),
     (lambda: nn.ModuleList([Layer(1, 1)])(1), NotImplementedError, "for module in modules: x = module(x)"),
@@ -721,7 +721,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Layer(1, 1).register_buffer("inputs", None), ArgumentError, "has an attribute 'inputs' already"),
     (lambda: Net().get_submodule("layers.9"), ArgumentError, "Net has no module 'layers.9': there are layers"),
     (lambda: Net().get_buffer("layers.0.weight"), ArgumentError, "Net has no buffer 'layers.0.weight': there are"),
-    (lambda: Net().add_module("x", np.tanh), ArgumentTypeError, "module must be a Module, not ufunc"),  # type: ignore[arg-type]
+    (lambda: Net().add_module("x", np.tanh), ArgumentTypeError, "module must be a Module, not the function tanh"),  # type: ignore[arg-type]
     (lambda: Net().get_parameter("x"), ArgumentError, "Net has no parameter 'x'"),
     (lambda: Net().load_state_dict([]), ArgumentTypeError, "state_dict must be a dict of tensors"),  # type: ignore[arg-type]
     (lambda: Layer(1, 1).train("yes"), ArgumentTypeError, "mode must be True or False"),  # type: ignore[arg-type]

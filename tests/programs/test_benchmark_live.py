@@ -24,22 +24,47 @@ async def test_a_service_is_measured_with_pages_and_without():
     assert 0 <= found.share[0] <= found.share[1] <= found.share[2] < 1
 
 
-def test_the_table_says_what_the_pages_cost(monkeypatch, capsys):
-    async def measured(*given):
-        asked = live.Compared(103.0, 100.0, (1.01, 1.03, 1.04)), live.Compared(990.0, 1000.0, (0.98, 0.99, 1.01))
-        share = (0.001, 0.002, 0.0035)
-        return live.Costs(asked[0], share, asked[1], live.Compared(9.0, 2.0, (4.0, 4.5, 5.0)), 0.8 * given[-1])
+def costs(share: float = 0.002, idle: float = 9.0, rate: float = 1000.0) -> live.Costs:
+    """Return what a measurement might have found: events take a share, and an idle second so many milliseconds."""
+    asked, most = live.Compared(103.0, 100.0, (1.01, 1.03, 1.04)), live.Compared(990.0, 1000.0, (0.98, 0.99, 1.01))
+    return live.Costs(asked, (share / 2, share, 2 * share), most, live.Compared(idle, 7.0, (4.0, 4.5, 5.0)), rate)
+
+
+def said_of(
+    found: live.Costs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
+    """Return the exit code, what is printed, and what is complained of."""
+
+    async def measured(*_: object) -> live.Costs:
+        return found
 
     monkeypatch.setattr(live, "measure", measured)
     monkeypatch.setattr("sys.argv", ["live"])
-    live.main()
+    code = live.main()
+    return (code, *capsys.readouterr())
 
-    found = capsys.readouterr()
 
-    assert found.out.splitlines()[2:] == [
+def test_the_table_says_what_the_pages_cost(monkeypatch, capsys):
+    code, out, err = said_of(costs(), monkeypatch, capsys)
+
+    assert (code, err) == (0, "")
+    assert out.splitlines()[2:] == [
         "| processor time of a request, 1,000 a second, µs | 103 | 100 | 1.030 | 1.010 to 1.040 |",
-        "| of it for events of pages | 0.20% | | | 0.10% to 0.35% |",
-        "| processor time of an idle second, ms | 9.0 | 2.0 | 0.7% of a core more | |",
+        "| of it for events of pages | 0.20% | | | 0.10% to 0.40% |",
+        "| processor time of an idle second, ms | 9.0 | 7.0 | 0.2% of a core more | |",
         "| requests a second, at most | 990 | 1,000 | 0.990 | 0.980 to 1.010 |",
     ]
-    assert found.err == "only 800 requests a second were asked for: this machine is busy\n"
+
+
+@pytest.mark.parametrize(
+    ("found", "complaint"),
+    [
+        (costs(share=0.04), "pages take 4.0% of the processor time, more than 3%\n"),
+        (costs(idle=13.0), "pages take 6.0% of the processor time, more than 3%\n"),
+        (costs(rate=800.0), "only 800 requests a second were asked for: this machine is busy\n"),
+    ],
+)
+def test_it_fails_where_pages_cost_more_than_they_may(found, complaint, monkeypatch, capsys):
+    code, _, err = said_of(found, monkeypatch, capsys)
+
+    assert (code, err) == (1, complaint)

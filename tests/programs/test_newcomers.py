@@ -18,6 +18,8 @@ import asyncgrad as ag
 import asyncgrad.numpy as anp
 from asyncgrad import nn, optim
 from asyncgrad.core.settings.elsewhere import (
+    CONTEXT_ATTRIBUTES,
+    JIT_ATTRIBUTES,
     MODULE_ATTRIBUTES,
     NODE_ATTRIBUTES,
     OPTIMIZER_ATTRIBUTES,
@@ -45,6 +47,7 @@ def names() -> Iterator[dict[str, Any]]:
         "x": x,
         "y": y,
         "value": called,
+        "called": called,
         "model": nn.Linear(2, 2),
         "node": (y * 1).grad_fn,
         "rng": np.random.default_rng(0),
@@ -219,6 +222,35 @@ MISTAKES = {
     "nn.init.normal_(model)": ("Linear", "module.weight"),
     "optim.SGD([x]).backward()": ("'backward'", "await loss.backward()", "optimizer.step()"),
     "optim.EMA(model)": ("'EMA'", "ag.optim.ExponentialMovingAverage"),
+    # A function, a class or a module where its result belongs.
+    "x + called": ("add", "the function called", "call it"),
+    "called @ x": ("matmul", "the function called", "call it"),
+    "x * model": ("multiply", "Linear(...)", "call it"),
+    "x + {}": ("add", "not dict {}"),
+    "nn.relu(nn.ReLU())": ("nn.relu", "not ReLU(...)", "call it"),
+    "model(called)": ("linear", "the function called", "call it"),
+    "nn.Sequential(nn.Linear, nn.ReLU)": ("Sequential", "the class Linear", "Linear(...)"),
+    "ag.tensor(called)": ("a tensor holds numbers", "the function called"),
+    "ag.tensor(object())": ("a tensor holds numbers", "an object of the class object"),
+    "ag.jit.train_step(called, optim.SGD)": ("ag.jit.train_step", "the class SGD", "optim.Adam(params)"),
+    # One number of many.
+    "float(x)": ("float()", "(2, 2)", "t.tolist() for all", "t[index].item()"),
+    "int(x)": ("int()", "(2, 2)", "t[index].item()"),
+    "complex(x)": ("complex()", "(2, 2)", "t[index].item()"),
+    "'%.2f' % x": ("float()", "(2, 2)", "t[index].item()"),
+    # Attributes of other libraries.
+    "x.max(1).values": ("'values'", "after x.max(axis)"),
+    "x.max(1).indices": ("'indices'", "write np.argmax(x, axis)"),
+    "model.device": ("'device'", "write next(iter(model.parameters())).device"),
+    "model.requires_grad": ("'requires_grad'", "write model.requires_grad_(False)"),
+    "ag.jit.script(called)": ("'script'", "write @ag.jit above the function"),
+    "ag.backends": ("'backends'", "np.show_config()"),
+    "ag.onnx": ("'onnx'", "nn.save_safetensors"),
+    "from asyncgrad import torch": ("'torch'", "write asyncgrad.interop.torch"),
+    "nn.parallel": ("'parallel'", "write ag.distributed.DataParallel"),
+    "optim.Adam([x], beta1=0.9)": ("Adam has no option 'beta1'", "write betas=(beta1, beta2)"),
+    "ag.learn.ArraySpec(2)": ("the shape of an ArraySpec", "int 2", "write learn.ArraySpec((3,))"),
+    "ag.learn.http.lifespan(model)": ("learn.http.lifespan", "Linear(...)", "learn.Learner(model, ...)"),
 }
 
 
@@ -291,11 +323,23 @@ REFUSED_IN_COROUTINES = {
     "y.numpy().backward()": "NumPy's arrays have no backward",
     "x.sum.backward()": "write parentheses, as in x.sum().backward",
     "json.dumps({'loss': y})": "write t.item() for the one number",
+    "x.grad.zero_()": "write await loss.backward(), with the await",
+    "x - 0.1 * x.grad": "write await loss.backward(), with the await",
+    "x.grad[0]": "write await loss.backward(), with the await",
+    "list(model.parameters)": "write parentheses, as in model.parameters()",
+    "await asyncio.gather([value()])": "write gather(*coroutines)",
+    "asyncio.create_task(y.backward)": "write parentheses, as in create_task(loss.backward())",
+    "await x.numpy()": "of type ndarray: write it without await",
+    "await ag.engine.serve_live()": "write async with ag.engine.serve_live():",
+    "ag.summary(model)": "write their arrays, as in ag.summary(model, np.ones(shape))",
+    "ag.summary(model, (1, 2))": "ag.summary(model, np.ones((1, 2)))",
+    "ag.summary(model, input_size=(1, 2))": "ag.summary(model, np.ones((1, 2)))",
 }
 ENTERED = {
     "with ag.no_grad": "write parentheses, as in with ag.no_grad():",
     "async with ag.no_grad()": "write with in place of async with",
     "with ag.limit(requests=1)": "write async with in place of with",
+    "with ag.engine.serve_live()": "write async with in place of with",
     'with ag.device("thread:0")': "write ag.tensor(data, device=device)",
 }
 
@@ -340,6 +384,15 @@ def test_a_function_that_takes_other_arguments_is_told_what_it_is_called_with(li
     assert CALLED_BY_ASYNCGRAD[line] in raised.value.__notes__[0]
 
 
+@pytest.mark.parametrize("line", ["None.nothing", "0.1 * None"])
+def test_a_none_that_is_no_gradient_gets_no_note(line: str, names: dict[str, Any]):
+    exec(f"async def main():\n    {line}", names)  # noqa: S102
+    with pytest.raises((TypeError, AttributeError)) as raised:
+        ag.run(names["main"]())
+
+    assert not hasattr(raised.value, "__notes__")
+
+
 def test_an_error_within_a_hook_does_not_tell_what_the_hook_is_called_with(names: dict[str, Any]):
     def hook(_: Any) -> None:
         int("3", 10, 2)  # type: ignore[call-overload]
@@ -375,6 +428,8 @@ ADVICE = [
     *OPTIMIZER_ATTRIBUTES.values(),
     *NODE_ATTRIBUTES.values(),
     *PROFILE_ATTRIBUTES.values(),
+    *CONTEXT_ATTRIBUTES.values(),
+    *JIT_ATTRIBUTES.values(),
     *other_names.ANYWHERE.values(),
     *(advice for table in other_names.HERE.values() for advice in table.values()),
 ]
@@ -388,8 +443,8 @@ def test_what_is_to_be_written_exists():
 
 
 def is_there(path: str) -> bool:
-    if path.startswith("asyncgrad.scipy."):
-        # Modules of SciPy take seconds to import.
+    if path.startswith(("asyncgrad.scipy.", "asyncgrad.interop.")):
+        # Modules of SciPy take seconds to import, and PyTorch may be missing.
         return importlib.util.find_spec(".".join(path.split(".")[:3])) is not None
     found: Any = {"ag": ag, "np": np, "nn": nn, "asyncgrad": ag}[path.partition(".")[0]]
     for name in path.split(".")[1:]:

@@ -11,34 +11,60 @@ from threading import get_ident
 from typing import Any
 
 from ..settings.observers import CALLS, CallRecorder
-from .interception import TIMES, intercept, stop_intercepting
+from .interception import TIMES, Interceptor, intercept, stop_intercepting
 
 __all__: list[str] = []
 
-_is_on = [False]
+#: What the interceptor in use was made for; None where nothing is timed.
+_made_for: list[tuple[CallRecorder, ...] | None] = [None]
 _mutex = threading.RLock()
 
 
 def _update(whole_process: bool) -> None:
     with _mutex:
-        is_on = CALLS.are_put()
-        if is_on == _is_on[0]:
+        recorders: tuple[CallRecorder, ...] | None = tuple(CALLS.all_put) or None
+        if recorders == _made_for[0]:
             return
-        _is_on[0] = is_on
-        if is_on:
-            intercept(TIMES, _timed)
-        else:
+        _made_for[0] = recorders
+        if recorders is None:
             stop_intercepting(TIMES)
+        elif len(recorders) == 1 and CALLS.of_context() == recorders:
+            intercept(TIMES, _timed_by_one(CALLS.of_context()))
+        else:
+            intercept(TIMES, _timed)
 
 
 CALLS.when_changed(_update)
+
+
+def _timed_by_one(known: tuple[CallRecorder, ...]) -> Interceptor:
+    """Return an interceptor for one recorder, of a context: the only one there is.
+
+    Args:
+        known: what that context and those that are copied of it have; any other has another tuple.
+    """
+    (recorder,) = known
+    of_context, clock, extend = CALLS.of_context, recorder.clock, recorder.timed_calls.extend
+
+    def timed_by_one(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            # As few calls as can be: what is timed may take no longer than two of them.
+            if of_context() is not known:
+                return _timed_by_all(CALLS.found(), name, function, args, kwargs)
+            began = clock()
+            result = function(*args, **kwargs)
+            extend((name, get_ident(), began, clock()))
+            return result
+
+        return timed
+
+    return timed_by_one
 
 
 def _timed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     calls, of_context = CALLS, CALLS.of_context
 
     def timed(*args: Any, **kwargs: Any) -> Any:
-        # As few calls as can be: what is timed may take no longer than two of them.
         recorders = of_context()
         if len(recorders) != 1 or calls.of_process:
             return _timed_by_all(calls.found(), name, function, args, kwargs)

@@ -112,6 +112,8 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
             hint = ": does the function that should return it end without return?" if error.obj is None else ""
             if isinstance(error.obj, (int, float, complex, list, tuple)):
                 hint = ": write np.array(x)"
+            elif callable(error.obj):
+                hint = ": call it, and pass what it returns"
             raise ArgumentTypeError(f"{name} takes tensors and arrays, not {describe(error.obj)}{hint}") from error
         return
     on_device = next(

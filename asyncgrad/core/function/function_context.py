@@ -23,6 +23,7 @@ from ..ops.indexing import part
 from ..settings.arguments import must_be, takes, truth
 from ..settings.awaiting import finish
 from ..settings.context import GRAD_MODE
+from ..settings.elsewhere import CONTEXT_ATTRIBUTES, hint_at
 from ..tree.registry import container_type
 from ..tree.structure import TreeStructure, flatten_each, leaves
 from ..views.history import check_write, rebase
@@ -168,6 +169,9 @@ class FunctionContext:
 
 # Function.apply and FunctionNode use a context through the functions below. As methods, they would take names that a
 # user may give to attributes.
+
+
+hint_at(FunctionContext, CONTEXT_ATTRIBUTES)
 
 
 def _read_only(saved: Any) -> Any:

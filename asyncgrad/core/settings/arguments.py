@@ -11,6 +11,7 @@ import operator
 import reprlib
 from collections.abc import Coroutine
 from datetime import timedelta
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, final
 
 import numpy as np
@@ -32,6 +33,7 @@ __all__ = [
     "whole_number",
 ]
 
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc)
 #: Types of operands that are no sparse matrices, for speed. Those of the arrays of devices are added.
 PLAIN_TYPES: set[type] = {
     *(np.ndarray, float, int, bool, complex, list, tuple, type(None)),
@@ -181,6 +183,21 @@ def check_callable(
         raise error(must_be(name, f"callable {called}".rstrip(), value, instead))
 
 
+def _described(value: Any) -> str:
+    """Return a description of what is no array: of objects that show nothing but their address, the kind alone."""
+    kind, name = type(value).__name__, getattr(value, "__name__", "")
+    if isinstance(value, type):
+        return f"the class {name}"
+    if isinstance(value, _FUNCTIONS) and name:
+        return f"the {'method' if isinstance(value, MethodType) else 'function'} {name}"
+    if type(value).__repr__ is object.__repr__:
+        return f"an object of the class {kind}"
+    shown = shorten(value)
+    if shown.startswith(f"{kind}(") and ("..." in shown or not shown.endswith(")")):
+        return f"{kind}(...)"
+    return f"{kind} {shown}"
+
+
 def must_be(name: str, expected: str, value: Any, instead: str = "") -> str:
     """Return the words for an argument that is something else than it must be.
 
@@ -231,5 +248,5 @@ def describe(value: Any) -> str:
     if shape is None and (advice := await_advice(value)):
         return f"{type(value).__name__} {shorten(value)}, which is not awaited ({advice})"
     if shape is None or isinstance(value, type) or not hasattr(value, "dtype"):
-        return f"{type(value).__name__} {shorten(value)}"
+        return _described(value)
     return f"{type(value).__name__} of shape {shape} and dtype {value.dtype}"

@@ -53,7 +53,7 @@ _NO_METHODS = {
     "is_leaf": "x.is_leaf without parentheses",
 }
 _UNKNOWN_WORD = re.compile(r"(.*)\(\) got an unexpected keyword argument '(\w+)'.*")
-_AWAITED = re.compile(r"(?:object |')(\w+)(?: can't be used in 'await' expression|' object can't be awaited)")
+_AWAITED = re.compile(r"(?:object |')(?:\w+\.)*(\w+)(?: can't be used in 'await' expression|' object can't be awaited)")
 _ENTERED = re.compile(r"'(\w+)' object does not support the (?:asynchronous )?context manager protocol")
 #: By the end of the name of a class whose objects are entered in another way, or not at all.
 _ENTERING = {
@@ -61,6 +61,7 @@ _ENTERING = {
     "Learner": "write async with in place of with",
     "Follower": "write async with in place of with",
     "limit": "write async with in place of with",
+    "LiveServer": "write async with in place of with",
     "grad": "write with in place of async with",
     "Device": "write ag.tensor(data, device=device), x.to(device) or model.to(device): a device is no context",
 }
@@ -68,6 +69,15 @@ _ENTERING = {
 _COROUTINE = re.compile(r".*(?:'coroutine' object is not |non-iterable coroutine object|operand type.*'coroutine').*")
 #: What is asked of a loss. NumPy's arrays, and methods that are not called, have none of these.
 _OF_LOSSES = ("backward", "grad", "grad_fn", "requires_grad")
+#: What Python says where a gradient that is not there yet is computed with, or asked for something.
+_WITHOUT_GRADIENT = re.compile(r".*'NoneType'.*")
+_GRADIENT = "its grad is None until a backward has reached it: write await loss.backward(), with the await, before this"
+#: What Python says where a method that is not called is taken for its result.
+_UNCALLED = re.compile(r"'(?:builtin_function_or_method|function|method)' object is not (?:iterable|subscriptable)")
+#: What asyncio says where it is given a method that is not called.
+_NO_COROUTINE = re.compile(r"a coroutine was expected, got <(?:bound method|function) .*", re.DOTALL)
+#: By the name of a class, how what it makes is entered that is awaited in vain.
+_ENTERED_AND_NOT_AWAITED = {"LiveServer": "ag.engine.serve_live()", "limit": "ag.limit(...)"}
 _NO_FUNCTION = re.compile(r"'[\w.]+' object is not callable")
 
 
@@ -114,6 +124,8 @@ def note_what_to_write(error: BaseException) -> None:
 
     It does nothing with any other.
     """
+    if error.__traceback__ is None:
+        return
     if type(error) is AttributeError:
         note = _note_on_result(error)
     elif type(error) is TypeError:
@@ -129,6 +141,8 @@ def _note_on_result(error: AttributeError) -> str | None:
     name = error.name
     if name is None:
         return None
+    if error.obj is None and _attribute_where_raised(error) == "grad":
+        return _GRADIENT
     if isinstance(error.obj, CoroutineType):
         return f"a coroutine has no result until it is awaited: write (await {error.obj.__qualname__}(...)).{name}"
     if name in _OF_LOSSES and isinstance(error.obj, (np.ndarray, np.generic)):
@@ -150,6 +164,8 @@ def _note_on_call(error: TypeError) -> str | None:
     text = str(error)
     if (found := _AWAITED.fullmatch(text)) is not None:
         kind = found[1]
+        if kind in _ENTERED_AND_NOT_AWAITED:
+            return f"it is entered, and not awaited: write async with {_ENTERED_AND_NOT_AWAITED[kind]}:"
         if kind in ("method", "function"):
             return "a function is called before it is awaited: write parentheses, as in await loss.backward()"
         return f"what is awaited here is there already, and is of type {kind}: write it without await"
@@ -159,6 +175,14 @@ def _note_on_call(error: TypeError) -> str | None:
         return "a function is called before it is gathered: write parentheses, as in gather(loss.backward())"
     if _COROUTINE.fullmatch(text) is not None:
         return "a coroutine has no result until it is awaited: write await before the call that made it"
+    if _UNCALLED.fullmatch(text) is not None:
+        return "a method is taken for what it returns: write parentheses, as in model.parameters()"
+    if _NO_COROUTINE.fullmatch(text) is not None:
+        return "a function is called before it becomes a task: write parentheses, as in create_task(loss.backward())"
+    if text == "unhashable type: 'list'" and _innermost(error).co_name == "gather":
+        return "asyncio.gather takes each coroutine as an argument: write gather(*coroutines)"
+    if _WITHOUT_GRADIENT.fullmatch(text) is not None and _is_of_gradient(error):
+        return _GRADIENT
     if text == "Object of type Tensor is not JSON serializable":
         return "JSON has numbers and lists: write t.item() for the one number, or t.tolist()"
     note = None
@@ -166,20 +190,50 @@ def _note_on_call(error: TypeError) -> str | None:
         if (right := _WORDS.get(found[2])) is not None:
             note = f"{found[2]}= is PyTorch's word; NumPy's functions and asyncgrad's take {right}"
     elif _NO_FUNCTION.fullmatch(text) is not None:
-        name = _called_attribute(error)
+        name = _attribute_where_raised(error)
         if (right := _NO_METHODS.get(name)) is not None:
             note = f"{name} is an attribute, as NumPy has it, and no method: write {right}"
     return note
 
 
-def _called_attribute(error: BaseException) -> str:
-    """Return the name of the attribute that was called where an error was raised; "" where it cannot be told."""
+def _innermost(error: BaseException) -> CodeType:
+    """Return the code that raised an error."""
+    return _place(error)[0]
+
+
+def _place(error: BaseException) -> tuple[CodeType, int]:
+    """Return the code that raised an error which passes through a frame, and the offset of the instruction."""
     entry = error.__traceback__
-    if entry is None:
-        return ""
+    assert entry is not None
     while entry.tb_next is not None:
         entry = entry.tb_next
-    return _attribute_at(entry.tb_frame.f_code, entry.tb_lasti)
+    return entry.tb_frame.f_code, entry.tb_lasti
+
+
+def _attribute_where_raised(error: BaseException) -> str:
+    """Return the name of the attribute that was called, or asked for another one, where an error was raised, or ""."""
+    return _attribute_at(*_place(error))
+
+
+def _is_of_gradient(error: BaseException) -> bool:
+    """Tell whether an operand of what has failed is written as the grad of something."""
+    code, offset = _place(error)
+    instructions = list(dis.get_instructions(code))
+    failed = next((_extent(one) for one in instructions if one.offset == offset), None)
+    gradients = [_extent(one) for one in instructions if one.opname == "LOAD_ATTR" and one.argval == "grad"]
+    return failed is not None and any(
+        one is not None and failed[0] <= one[0] and one[1] <= failed[1] for one in gradients
+    )
+
+
+def _extent(instruction: dis.Instruction) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return the line and the column where what an instruction does begins in the source, and where it ends."""
+    place = instruction.positions
+    if place is None or place.lineno is None or place.end_lineno is None:
+        return None
+    if place.col_offset is None or place.end_col_offset is None:
+        return None
+    return (place.lineno, place.col_offset), (place.end_lineno, place.end_col_offset)
 
 
 def _attribute_at(code: CodeType, offset: int) -> str:

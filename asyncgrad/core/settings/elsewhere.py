@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any, final
 
 __all__ = [
+    "CONTEXT_ATTRIBUTES",
+    "JIT_ATTRIBUTES",
     "MODULE_ATTRIBUTES",
     "NODE_ATTRIBUTES",
     "OPTIMIZER_ATTRIBUTES",
@@ -186,7 +188,8 @@ TENSOR_ATTRIBUTES: dict[str, str] = {
     "new_full": "np.full(shape, value, x.dtype)",
     "new_empty": "np.empty(shape, x.dtype)",
     "value": "x.item(), or x.numpy()",
-    "values": "x.numpy()",
+    "values": "x.numpy(); after x.max(axis) or np.sort(x) nothing, since these return values alone",
+    "indices": "np.argmax(x, axis), np.argmin(x, axis) or np.argsort(x), in place of np.max, np.min or np.sort",
     "to_numpy": "x.numpy()",
     "aval": "x.shape and x.dtype",
     "append": "np.append(x, values), or np.concatenate([x, values])",
@@ -210,6 +213,11 @@ MODULE_ATTRIBUTES: dict[str, str] = {
     "save": "nn.save_safetensors(model.state_dict(), path)",
     "load": "model.load_state_dict(nn.load_safetensors(path))",
     "init": "model.state_dict(): a module is made with its parameters",
+    **{
+        name: f"next(iter(model.parameters())).{name}: each parameter has its own"
+        for name in ("device", "dtype", "grad", "shape")
+    },
+    **dict.fromkeys(("requires_grad", "freeze"), "model.requires_grad_(False), or True"),
 }
 
 #: By name, what to write instead of an attribute of an optimizer that is called `optimizer`.
@@ -224,9 +232,12 @@ OPTIMIZER_ATTRIBUTES: dict[str, str] = {
     "parameters": 'optimizer.param_groups[0]["params"]',
     "params": 'optimizer.param_groups[0]["params"]',
 }
-#: The same of a node, and of a profile.
+#: The same of a node, of the ctx of a Function, of a profile, and of ag.jit.
 NODE_ATTRIBUTES: dict[str, str] = {
     "next_functions": "node.next_edges, whose elements are (node, input_nr)",
+}
+CONTEXT_ATTRIBUTES: dict[str, str] = {
+    "saved_variables": "ctx.saved_tensors",
 }
 PROFILE_ATTRIBUTES: dict[str, str] = {
     "key_averages": "prof.table()",
@@ -236,6 +247,10 @@ PROFILE_ATTRIBUTES: dict[str, str] = {
     "step": "with ag.profile() as prof: around the steps",
     "start": "with ag.profile() as prof:",
     "stop": "with ag.profile() as prof:",
+}
+JIT_ATTRIBUTES: dict[str, str] = {
+    "script": "@ag.jit above the function",
+    "trace": "@ag.jit above the function: its first calls are traced",
 }
 #: The same of options of optimizers, which would be set in vain.
 OPTIMIZER_OPTIONS: dict[str, str] = {

@@ -11,7 +11,7 @@ from ...core.arrays.current_streams import follow_streams
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_array, is_device_array
 from ...core.graph.saved import sharing_version
-from ...core.settings.arguments import must_be, takes, truth, whole_number
+from ...core.settings.arguments import describe, must_be, takes, truth, whole_number
 from ...core.settings.context import GRAD_MODE
 from ...core.settings.unawaited import refuse_unawaited
 from ...core.views.writing import write
@@ -104,6 +104,9 @@ def wrong_dtype(function: str, name: str, array: Array) -> ArgumentTypeError:
 
 def _no_numbers(function: str, name: str, array: Array) -> ArgumentTypeError:
     refuse_unawaited(function, (array,))
+    if array.dtype.kind == "O" and callable(found := array.flat[0] if array.size else None):
+        instead = "call it, and pass what it returns"
+        return ArgumentTypeError(f"{function} takes numbers as {name}, not {describe(found)}: {instead}")
     hint = f"; if it is None, {_FORGOTTEN}" if array.dtype.kind == "O" else ""
     return ArgumentTypeError(f"{function} takes numbers, and {name} is of dtype {array.dtype}{hint}")
 

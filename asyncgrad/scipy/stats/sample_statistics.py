@@ -192,7 +192,7 @@ _FOURTH = (2 * (-4.0) ** _POWERS - 8 * beta_series(3, 1) + 6 * beta_series(2, 2)
 
 @final
 class TukeyLambda(ContinuousDistribution):
-    """Tukey's lambda distribution, of the quantile (q**lam - (1 - q)**lam) / lam."""
+    """Tukey's lambda distribution, of the quantile `(q**lam - (1 - q)**lam) / lam`."""
 
     __slots__ = ()
 

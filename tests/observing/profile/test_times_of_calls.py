@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,26 @@ def test_nested_profiles_each_have_the_times_by_their_own_clocks() -> None:
 
     assert forward(outer)["sin"].duration == 1_000_000_000
     assert forward(inner)["sin"].duration == 2_000_000_000
+
+
+def test_a_profile_has_the_times_of_its_context_and_of_copies_whatever_other_profiles_begin_and_end() -> None:
+    with ag.profile() as prof:
+        contextvars.copy_context().run(np.sin, leaf(2.0))
+        contextvars.Context().run(np.cos, leaf(2.0))
+        with ag.profile():
+            np.exp(leaf(2.0))
+        other = contextvars.Context()
+        beside = ag.profile()
+        other.run(beside.__enter__)
+        np.tanh(leaf(2.0))
+        other.run(np.sinh, leaf(2.0))
+        other.run(beside.__exit__, None, None, None)
+        np.arctan(leaf(2.0))
+    events = forward(prof)
+
+    assert list(events) == ["sin", "exp", "tanh", "arctan"]
+    assert [name for name, event in events.items() if event.duration is None] == []
+    assert forward(beside)["sinh"].duration is not None
 
 
 def test_without_a_profile_nothing_is_called_in_place_of_functions() -> None:

@@ -178,7 +178,8 @@ def attend(
     if holds_half_array(query, key, value):
         options = (attn_mask, dropout_p, is_causal, scale, rng)
         return by_single(attend, None, query, key, value, *options)
-    query, key, value = operand(query), operand(key), operand(value)
+    if list in (query.__class__, key.__class__, value.__class__):
+        query, key, value = operand(query), operand(key), operand(value)
     shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
     asked, offered, held = shapes
     if min(map(len, shapes)) < 2 or asked[-1] != offered[-1] or offered[-2] != held[-2]:

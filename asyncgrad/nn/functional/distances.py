@@ -54,7 +54,7 @@ def normalize(  # noqa: D417  # dim is there to be refused
         refuse_words_of_torch("nn.normalize(x, ", dim)
     check_arrays("normalize", x=x)
     shape = array_of(x).shape
-    axes = _axes_of(shape, axis)
+    axes = (axis_of("normalize", shape, axis),) if axis.__class__ is int else _axes_of(shape, axis)
     p, eps = option("normalize", "p", p), option("normalize", "eps", eps)
     if not shape:
         # A number is a vector of one element.

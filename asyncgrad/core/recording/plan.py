@@ -125,7 +125,6 @@ class Plan:
         "adders",
         "calls",
         "conjugates",
-        "constants",
         "expressions",
         "gather",
         "holds_tensors",
@@ -171,8 +170,6 @@ class Plan:
         self.slots: tuple[SavedSlot, ...] = tuple([self._slot(*key) for key in slots])
         self.tensor_slots: tuple[int, ...] = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
         self.holds_tensors: bool = bool(self.tensor_slots)
-        #: The numbers of the slots that may be tensors though no derivative is with respect to them.
-        self.constants: tuple[int, ...] = self._constants()
         self.zeros: tuple[int, ...] = (0,) * len(self.calls)
         self.no_edges: tuple[None, ...] = (None,) * len(self.calls)
         #: The shape of the last result: nodes of one shape share the tuple.
@@ -521,7 +518,9 @@ class Plan:
         constants = _commas(names[index] for index in self.constants)
         return [*lines, *([f"saved = with_constants(saved, ({constants}))"] if constants else []), "return saved"]
 
-    def _constants(self) -> tuple[int, ...]:
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """The numbers of the slots that may be tensors though no derivative is with respect to them."""
         if _is_ours(self.primitive.function):
             return ()
         known = {"out", *self.primitive.tensor_names}

@@ -955,11 +955,9 @@ def cross_entropy(
     selection = select("cross_entropy", truth, data, data.dtype, weight, ignore_index, reduction)
     labels = selection.labels if truth is target else saved_constant(selection.labels, target, scores)
     if label_smoothing:
-        losses = _smooth(log_softmax(scores, 1), selection._replace(labels=labels), weight, label_smoothing)
-        return _reduce(losses, samples, "none" if reduction == "none" else "sum")
+        return _reduce(_smooth(scores, selection._replace(labels=labels), weight, label_smoothing), samples, reduction)
     value, maxima, sums, exponentials = _compute(data, selection, reduction)
-    kept = Selection(None, *selection[1:])
-    result = _cross_entropy(scores, value, labels, kept, maxima, sums, exponentials)
+    result = _cross_entropy(scores, value, labels, Selection(None, *selection[1:]), maxima, sums, exponentials)
     return result if result.shape in ((), samples) else result.reshape(samples)
 
 
@@ -980,7 +978,8 @@ def _by_device(scores: Any, data: Array, labels: Any, target: Any, ignore_index:
     return _cross_entropy(scores, value, saved, LabelsOnDevice(None, ignore_index, factor), maxima, sums, None)
 
 
-def _smooth(log_probabilities: Any, selection: Selection, weight: Any, smoothing: float) -> Any:
+def _smooth(scores: Any, selection: Selection, weight: Any, smoothing: float) -> Any:
+    log_probabilities = log_softmax(scores, 1)
     labels, ignored, coefficient, scale = selection
     certain = at_labels(log_probabilities, labels, ignored) * coefficient
     weighted = log_probabilities if weight is None else log_probabilities * _by_class(weight, log_probabilities)

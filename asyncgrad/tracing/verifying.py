@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,10 @@ from .stand_in import stand_in
 from .table import Table
 from .variant import Variant
 
-__all__ = ["computed_by", "same_bits", "verify"]
+__all__ = ["IS_COMPARING", "computed_by", "same_bits", "verify"]
+
+#: Whether a program is compared with its function now, under other ways to treat errors than those of the call.
+IS_COMPARING: ContextVar[bool] = ContextVar("asyncgrad_is_comparing", default=False)
 
 
 def verify(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[Any]], Any]) -> str | None:
@@ -31,7 +35,7 @@ def verify(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[An
     Raises:
         CheckFailed: a number decides otherwise than in the traced run, so that the program is not that of this call.
     """
-    table = variant.take_table()
+    table, token = variant.take_table(), IS_COMPARING.set(True)
     try:
         # The call, which is eager, tells of floating-point errors.
         with told_before(np.geterr()):
@@ -41,6 +45,7 @@ def verify(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[An
     except Exception as error:
         return f"{type(error).__name__} where its program was compared: {error}"
     finally:
+        IS_COMPARING.reset(token)
         # A table is dear to make.
         variant.give_back(table)
 

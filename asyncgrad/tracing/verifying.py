@@ -81,7 +81,7 @@ def _difference(
     return None
 
 
-def computed_by(variant: Variant, result: Any) -> list[Any]:
+def computed_by(variant: Variant, result: object) -> list[Any]:
     """Return what a program computes of what its function returns, in the order of the program."""
     found: dict[int, Any] = {}
     for output, leaf in zip(variant.outputs, flatten(result)[0], strict=True):
@@ -90,7 +90,7 @@ def computed_by(variant: Variant, result: Any) -> list[Any]:
     return [found[index] for index in range(len(found))]
 
 
-def _is_alike(variant: Variant, result: Any, aliases: Sequence[Any]) -> bool:
+def _is_alike(variant: Variant, result: object, aliases: Sequence[object]) -> bool:
     """Tell whether what the function returns has the structure, kinds and constants of what the program returns."""
     leaves, structure = flatten(result)
     if structure != variant.structure:
@@ -110,7 +110,7 @@ def _is_alike(variant: Variant, result: Any, aliases: Sequence[Any]) -> bool:
     return True
 
 
-def same_bits(mine: np.ndarray, theirs: Any) -> bool:
+def same_bits(mine: np.ndarray, theirs: object) -> bool:
     """Tell whether arrays have the same shape, the same dtype and the same bits."""
     theirs = np.asarray(theirs)
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:

@@ -73,13 +73,13 @@ def has_grad(tensor: TensorBase) -> bool:
     return tensor._meta is not None and tensor._meta.grad is not None
 
 
-def places_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
+def places_of(leaves: Sequence[object]) -> tuple[int | None, ...]:
     """Return for each leaf which of the arrays and tensors it is, each counted once; None for any other leaf."""
     numbers: dict[int, int] = {}
     return tuple([numbers.setdefault(id(leaf), len(numbers)) if is_array(leaf) else None for leaf in leaves])
 
 
-def needs_eager(leaves: Sequence[Any], *, is_told: bool = False) -> str | None:
+def needs_eager(leaves: Sequence[object], *, is_told: bool = False) -> str | None:
     """Return why a call runs as if it were not compiled; None if nothing speaks for it.
 
     Args:
@@ -112,7 +112,7 @@ def is_profiled() -> bool:
     return GRAD_MODE.get().__class__ is RecordingOnly
 
 
-def _why_not(leaf: Any) -> str | None:
+def _why_not(leaf: object) -> str | None:
     array = leaf
     if isinstance(leaf, TensorBase):
         if type(leaf) is not Tensor:
@@ -156,7 +156,7 @@ def in_context(key: tuple[Any, ...]) -> Iterator[None]:
             variable.reset(token)
 
 
-def key_of_leaf(leaf: Any) -> Hashable:
+def key_of_leaf(leaf: object) -> Hashable:
     """Return what must be equal for two leaves to run the same program: all but the numbers of an array."""
     if isinstance(leaf, TensorBase):
         array = leaf._data

@@ -36,7 +36,7 @@ class ErrorWays:
 
     __slots__ = ("_settings", "_ways")
 
-    def __init__(self, ways: dict[str, Any]) -> None:
+    def __init__(self, ways: Mapping[str, object]) -> None:
         self._ways = ways
         #: The last setting that had these ways.
         self._settings: object = None

@@ -223,12 +223,12 @@ class IndexCalls:
         return LoopCall(own, operands, len(outer), counts, steps, ignored, False)
 
 
-def _has_array(index: Any) -> bool:
+def _has_array(index: object) -> bool:
     parts = index if isinstance(index, tuple) else (index,)
     return any(type(one) is Value or isinstance(one, list) for one in parts)
 
 
-def _is_all(part: Any) -> bool:
+def _is_all(part: object) -> bool:
     return isinstance(part, slice) and part == slice(None)
 
 

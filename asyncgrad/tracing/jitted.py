@@ -48,7 +48,7 @@ from .replay import Lease, ReplayNode, recorded_node
 from .runner import runner
 from .trace import Refusal, Untraceable
 from .variant import Output, Variant, trace_variant
-from .verifying import computed_by, verify
+from .verifying import IS_COMPARING, computed_by, verify
 from .watching import watched
 
 __all__ = ["ALL", "Attempt", "Call", "Computed", "Family", "Jitted", "PlaceOf", "Transform", "picture_of_functions"]
@@ -350,8 +350,8 @@ class Jitted:
             except Exception as error:
                 self.counts["calls"] += 1
                 return self._eagerly_after(error, args, kwargs)
-        if isinstance(GENERATOR.get(), TracedGenerator):
-            # Within another compiled function, which is traced: a part of that program.
+        if isinstance(GENERATOR.get(), TracedGenerator) or IS_COMPARING.get():
+            # Within another compiled function, which is traced or compared: a part of that program.
             return self.function(*args, **kwargs)
         reason = NOT_TRACED
         for call, variant, family, why in self.attempts(args, kwargs, is_tried):

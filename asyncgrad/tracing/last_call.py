@@ -219,7 +219,7 @@ class _Writer:
             self._compare_array(array, leaf._data if isinstance(leaf, TensorBase) else leaf)
             self._found[place] = name, array
 
-    def _compare_other(self, name: str, leaf: Any) -> None:
+    def _compare_other(self, name: str, leaf: object) -> None:
         if type(leaf) in (int, bool, str, bytes):
             kind, value = type(leaf).__name__, self._constant("value", leaf)
             self._refuse(f"type({name}) is not {kind} or {name} != {value}")
@@ -260,7 +260,7 @@ class _Writer:
     def _refuse(self, condition: str) -> None:
         self._source.write(f"if {condition}: return None")
 
-    def _constant(self, name: str, value: Any) -> str:
+    def _constant(self, name: str, value: object) -> str:
         return self._source.constant(f"{name}_of_call", value)
 
     def _new(self, name: str) -> str:
@@ -272,12 +272,12 @@ class _Writer:
         return f"leaf_{self._index + ahead}"
 
 
-def _is_text(key: Any) -> bool:
+def _is_text(key: object) -> bool:
     """Tell whether a key is a string, or a place at which a function reads: equal ones are the same."""
     return type(key) is str or (type(key) is tuple and all(type(one) is str for one in key))
 
 
-def _cannot_change(leaf: Any, key: Hashable) -> bool:
+def _cannot_change(leaf: object, key: Hashable) -> bool:
     """Tell whether a leaf is the same as long as it is the same object, which may be kept."""
     return is_fixed(key) or (type(leaf) is tuple and all(type(one) in (int, bool, float, str) for one in leaf))
 

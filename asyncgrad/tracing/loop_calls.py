@@ -479,7 +479,7 @@ class LoopCalls:
         return [LoopCall(loop, [target, rest, target], 1, counts, steps, ignored, True)]
 
 
-def _is_one_flag(mask: Any) -> bool:
+def _is_one_flag(mask: object) -> bool:
     return type(mask) is Value and mask.array.size == 1 and mask.array.dtype == bool
 
 

@@ -109,12 +109,12 @@ class Same:
         return id(self.value)
 
 
-def is_array(leaf: Any) -> bool:
+def is_array(leaf: object) -> bool:
     """Tell whether a leaf has numbers that change from call to call."""
     return isinstance(leaf, (TensorBase, np.ndarray))
 
 
-def has_arrays(value: Any) -> bool:
+def has_arrays(value: object) -> bool:
     """Tell whether something is an array, a model, or a tree with an array."""
     if is_array(value):
         return True
@@ -123,7 +123,7 @@ def has_arrays(value: Any) -> bool:
     return container is not None and (container.is_model or any(map(is_array, flatten(value)[0])))
 
 
-def is_of_a_library(value: Any) -> bool:
+def is_of_a_library(value: object) -> bool:
     """Tell whether a function, a class or a module belongs to a library, whose own state does not change."""
     if isinstance(value, types.ModuleType):
         return is_library_name(value.__name__)
@@ -139,7 +139,7 @@ def is_of_a_library(value: Any) -> bool:
     )
 
 
-def is_library_name(name: Any) -> bool:
+def is_library_name(name: object) -> bool:
     """Tell whether a module of this name belongs to a library."""
     return isinstance(name, str) and name.partition(".")[0] in _LIBRARIES
 
@@ -169,7 +169,7 @@ def is_fixed(key: Hashable) -> bool:
     return type(key) is Same or (type(key) is tuple and len(key) == 2 and key[0] in _NUMBERS_AND_TEXT)
 
 
-def is_immutable(value: Any) -> bool:
+def is_immutable(value: object) -> bool:
     """Tell whether nothing in a value can be changed: numbers, text, types, and tuples of them."""
     if isinstance(value, (tuple, frozenset)):
         return all(map(is_immutable, value))
@@ -374,7 +374,7 @@ class _Walk:
 _MADE, _FIXED = 1 << 9, 1 << 8
 
 
-def _is_descriptor(value: Any) -> bool:
+def _is_descriptor(value: object) -> bool:
     """Tell whether a class attribute is a property, or one by code in C, such as a slot or a field of a named tuple."""
     kind = type(value)
     is_of_python = kind.__flags__ & _MADE and not kind.__flags__ & _FIXED

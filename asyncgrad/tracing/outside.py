@@ -178,7 +178,7 @@ def _owner_by_name(module: str) -> str | None:
     return None if module.partition(".")[0] in _LIBRARIES else f"module {module}"
 
 
-def _owner_by_class(one: Any) -> str | None:
+def _owner_by_class(one: object) -> str | None:
     if isinstance(one, types.FunctionType):
         return None if is_of_a_library(one) else f"function {one.__qualname__}"
     package = type(one).__module__.partition(".")[0]

@@ -106,10 +106,7 @@ def _write_copy(copy: Any, size: int) -> None:
 
 
 def _write_copy_of_rows(copy: Any, bits: int, most_operands: int) -> None:
-    """Write a loop that copies elements of so many bits along two axes: whole rows, or tiles where these are spread.
-
-    Where one is packed along the rows and the other along the columns, blocks are turned in vectors.
-    """
+    """Write a loop that copies elements of so many bits along two axes: whole rows, turned squares, or tiles."""
     from llvmlite import ir  # optional
 
     number, kind = ir.IntType(64), ir.IntType(bits)

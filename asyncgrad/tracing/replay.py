@@ -119,7 +119,7 @@ class ReplayNode(HandwrittenNode):
         """Tell whether the backward of the program is long."""
         return self._lease.variant.program.work >= LARGE
 
-    def cost_key(self, grads: Sequence[Any]) -> tuple[object, float]:
+    def cost_key(self, grads: Sequence[object]) -> tuple[object, float]:
         """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
         program = self._lease.variant.program
         return (type(self), id(program)), estimated_seconds([program.work], 1, False)
@@ -320,7 +320,7 @@ def _unit_rows(like: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(numbers[like.size - 1 :], (like.size, *like.shape), strides)
 
 
-def fits(variant: Variant, grads: Sequence[Any]) -> bool:
+def fits(variant: Variant, grads: Sequence[object]) -> bool:
     """Tell whether gradients are those with which the backward was traced, and lie in memory as they did."""
     cotangents = variant.program.cotangents
     if len(grads) == 1 and variant.seeded:
@@ -332,7 +332,7 @@ def fits(variant: Variant, grads: Sequence[Any]) -> bool:
     )
 
 
-def _lies_as(array: Any, expected: np.ndarray) -> bool:
+def _lies_as(array: object, expected: np.ndarray) -> bool:
     if type(array) is not np.ndarray or array.strides != expected.strides or not array.flags.aligned:
         return False
     return array.dtype is expected.dtype or array.dtype == expected.dtype

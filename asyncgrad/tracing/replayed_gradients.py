@@ -169,6 +169,6 @@ def bare_unless(create_graph: bool, grads: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([one if create_graph or one is None else one._data for one in grads])
 
 
-def has_graph(value: Any) -> bool:
+def has_graph(value: object) -> bool:
     """Tell whether a gradient leads anywhere."""
     return isinstance(value, TensorBase) and value._requires_grad()

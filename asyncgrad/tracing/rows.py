@@ -184,7 +184,7 @@ def _are_aligned(row: Row) -> bool:
     return all(getattr(one, "_data", one).flags.aligned for one in row.stacks.values())
 
 
-def _requires_grad(values: Sequence[Any]) -> bool:
+def _requires_grad(values: Sequence[object]) -> bool:
     return any(isinstance(one, TensorBase) and one._requires_grad() for one in values)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def line_of(step: Step) -> str:
     )
 
 
-def _shown(part: Any) -> str:
+def _shown(part: object) -> str:
     shown = map_values(part, lambda one: _Name(f"%{one.number}") if type(one) is Value else one)
     return f"{shown!r:.60}"
 

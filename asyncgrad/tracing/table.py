@@ -483,7 +483,7 @@ def _is_in_order(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     return type(args[0]) is Value and not is_told and not kwargs.keys() - {"order", "shape"}
 
 
-def _arrays_in(tree: Any) -> list[np.ndarray]:
+def _arrays_in(tree: object) -> list[np.ndarray]:
     if isinstance(tree, (tuple, list)):
         return [array for part in tree for array in _arrays_in(part)]
     return [np.asarray(tree)] if isinstance(tree, (np.ndarray, np.generic)) else []

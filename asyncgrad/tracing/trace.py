@@ -164,7 +164,7 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{owner.__name__}.{name}" if isinstance(owner, np.ufunc) else name
 
 
-def values_in(tree: Any) -> Iterator[Value]:
+def values_in(tree: object) -> Iterator[Value]:
     """Yield the Values in nested arguments."""
     if type(tree) is Value:
         yield tree
@@ -265,7 +265,7 @@ class Trace:
             found.line = _line_of_the_user(sys._getframe(1))
         return found
 
-    def _with_values(self, part: Any) -> Any:
+    def _with_values(self, part: object) -> Any:
         return self.value_of(part) if isinstance(part, np.ndarray) else part
 
     def call(
@@ -688,7 +688,7 @@ _OPERATORS = {
 }
 
 
-def _is_number(operand: Any) -> bool:
+def _is_number(operand: object) -> bool:
     return operand._value.is_scalar if type(operand) is TracedArray else not isinstance(operand, np.ndarray)
 
 

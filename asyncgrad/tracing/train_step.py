@@ -168,7 +168,7 @@ class _Body:
         return as_scalar(returned, self.name), None
 
 
-def _without_history(leaf: Any) -> Any:
+def _without_history(leaf: object) -> Any:
     return leaf.detach() if isinstance(leaf, Tensor) else leaf
 
 

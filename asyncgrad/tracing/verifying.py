@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,10 @@ from .stand_in import stand_in
 from .table import Table
 from .variant import Variant
 
-__all__ = ["computed_by", "same_bits", "verify"]
+__all__ = ["IS_COMPARING", "computed_by", "same_bits", "verify"]
+
+#: Whether a program is compared with its function now, under other ways to treat errors than those of the call.
+IS_COMPARING: ContextVar[bool] = ContextVar("asyncgrad_is_comparing", default=False)
 
 
 def verify(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[Any]], Any]) -> str | None:
@@ -31,7 +35,7 @@ def verify(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[An
     Raises:
         CheckFailed: a number decides otherwise than in the traced run, so that the program is not that of this call.
     """
-    table = variant.take_table()
+    table, token = variant.take_table(), IS_COMPARING.set(True)
     try:
         # The call, which is eager, tells of floating-point errors.
         with told_before(np.geterr()):
@@ -41,6 +45,7 @@ def verify(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[An
     except Exception as error:
         return f"{type(error).__name__} where its program was compared: {error}"
     finally:
+        IS_COMPARING.reset(token)
         # A table is dear to make.
         variant.give_back(table)
 
@@ -76,7 +81,7 @@ def _difference(
     return None
 
 
-def computed_by(variant: Variant, result: Any) -> list[Any]:
+def computed_by(variant: Variant, result: object) -> list[Any]:
     """Return what a program computes of what its function returns, in the order of the program."""
     found: dict[int, Any] = {}
     for output, leaf in zip(variant.outputs, flatten(result)[0], strict=True):
@@ -85,7 +90,7 @@ def computed_by(variant: Variant, result: Any) -> list[Any]:
     return [found[index] for index in range(len(found))]
 
 
-def _is_alike(variant: Variant, result: Any, aliases: Sequence[Any]) -> bool:
+def _is_alike(variant: Variant, result: object, aliases: Sequence[object]) -> bool:
     """Tell whether what the function returns has the structure, kinds and constants of what the program returns."""
     leaves, structure = flatten(result)
     if structure != variant.structure:
@@ -105,7 +110,7 @@ def _is_alike(variant: Variant, result: Any, aliases: Sequence[Any]) -> bool:
     return True
 
 
-def same_bits(mine: np.ndarray, theirs: Any) -> bool:
+def same_bits(mine: np.ndarray, theirs: object) -> bool:
     """Tell whether arrays have the same shape, the same dtype and the same bits."""
     theirs = np.asarray(theirs)
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
@@ -27,10 +28,15 @@ def draws(function, count):
     return found, ag.random.generator().random(), np.random.random()  # noqa: NPY002
 
 
-def test_the_numbers_of_every_call_are_those_of_the_function():
-    jitted = ag.jit(dropped)
+def sloped(x):
+    return nn.rrelu(-x, training=True).sum()
 
-    assert draws(jitted, 8) == draws(dropped, 8)
+
+@pytest.mark.parametrize("function", [dropped, sloped])
+def test_the_numbers_of_every_call_are_those_of_the_function(function):
+    jitted = ag.jit(function)
+
+    assert draws(jitted, 8) == draws(function, 8)
     assert jitted.counts["replayed"] == 4
 
 

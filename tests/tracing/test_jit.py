@@ -472,6 +472,16 @@ def test_a_call_that_is_traced_or_compared_warns_as_often_as_the_function():
     assert jitted.counts["replayed"] == 1
 
 
+def test_a_compiled_function_within_another_has_no_program_for_the_runs_that_compare_that():
+    inner = ag.jit(np.sin)
+    outer = ag.jit(lambda x: inner(x).sum())
+    for _ in range(6):
+        outer(leaf(1.0))
+
+    assert inner.counts["traces"] == 1
+    assert outer.counts["replayed"] == 2
+
+
 def _under_two_errstates(x):
     with np.errstate(divide="ignore", invalid="ignore"):
         quiet = np.log(x) * np.sqrt(x)

@@ -899,7 +899,7 @@ def rrelu(
     data = array_of(x)
     rng = generator() if rng is None else rng
     kind = data.dtype if data.dtype.kind == "f" else np.dtype(np.float64)
-    slopes = np.asarray(raw(rng.uniform(lower, upper, data.shape)), kind)
+    slopes = raw(rng.uniform(lower, upper, data.shape)).astype(kind, copy=False)
     return in_place(inplace, _prelu, x, as_like(slopes, data))
 
 

@@ -110,7 +110,7 @@ class Value:
 class Call:
     """A call of the trace, `results = function(*args, **kwargs)`, with Values in the place of traced arrays."""
 
-    __slots__ = ("args", "errstate", "function", "is_view", "kwargs", "results", "returned", "writes")
+    __slots__ = ("args", "errstate", "function", "is_view", "kwargs", "line", "results", "returned", "writes")
 
     def __init__(
         self,
@@ -130,6 +130,8 @@ class Call:
         self.results = results
         #: The Values into whose memory it wrote.
         self.writes = writes
+        #: Of one that writes: the line of the user's code that made it.
+        self.line: str = ""
         #: How it treats floating-point errors otherwise than the caller of the function.
         self.errstate: dict[str, Any] = {}
         #: Whether it only looks at memory in another way.
@@ -324,6 +326,8 @@ class Trace:
             args = map_values(args, lambda part: fixed.get(part, part) if type(part) is Value else part)
             kwargs = map_values(kwargs, lambda part: fixed.get(part, part) if type(part) is Value else part)
         call = Call(function, args, kwargs, returned, results, written)
+        if written:
+            call.line = _line_of_the_user(sys._getframe(1))
         if np.geterrcall() is not self._errcall:
             raise self.refused("it is told of floating-point errors itself, by errstate(call=...)")
         call.errstate = {kind: way for kind, way in np.geterr().items() if way != self.errstate[kind]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import types
 from collections import deque
@@ -11,8 +12,9 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
-from ..core.graph.node import LEAF_ORDER
+from ..core.graph.node import LEAF_ORDER, NodeMeta
 from ..core.graph.saved import version_of
+from ..core.settings.callers import is_own_file
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
 from ..sync import grad
@@ -371,7 +373,10 @@ def _refuse_writes(trace: Trace, numbered: Sequence[Any], cut: int) -> None:
                 continue
             is_plain = isinstance(leaf, TensorBase) and leaf._grad_fn is None and not leaf._requires_grad()
             if position >= cut or not is_plain or version_of(leaf) or not leaf._data.flags.c_contiguous:
-                raise Untraceable(f"it writes into argument {value.root.name}")
+                where = f" at {call.line}" if call.line else ""
+                raise Untraceable(
+                    f"it writes into argument {value.root.name}{where}: return the new value instead of writing it"
+                )
 
 
 def refuse_hooks_and_other_leaves(roots: Sequence[Any], is_own: Callable[[Any], bool], name: str) -> None:
@@ -400,7 +405,17 @@ def refuse_hooks_and_other_leaves(roots: Sequence[Any], is_own: Callable[[Any], 
         meta = node.meta
         if meta is not None and (meta.tensor_pre_hooks or meta.pre_hooks or meta.post_hooks or meta.retains_grad_hooks):
             raise Refusal(
-                f"{name}, which ag.jit compiles, adds a hook to {node.name}, which its program would not call: add "
-                "hooks to its arguments or results"
+                f"{name}, which ag.jit compiles, adds a hook{_line_of_a_hook(meta)} to {node.name}, which its program "
+                "would not call: add hooks to its arguments or results"
             )
         waiting.extend(node.next_nodes)
+
+
+def _line_of_a_hook(meta: NodeMeta) -> str:
+    """Return where the first hook of a node is written; nothing where it is no function of Python."""
+    lists = [*(hooks for _, hooks in meta.tensor_pre_hooks), meta.pre_hooks, meta.post_hooks]
+    for hook in (hook for hooks in lists if hooks is not None for hook in hooks.snapshot()):
+        code = getattr(inspect.unwrap(hook), "__code__", None)
+        if isinstance(code, types.CodeType) and not is_own_file(code.co_filename):
+            return f", of {code.co_filename}:{code.co_firstlineno},"
+    return ""

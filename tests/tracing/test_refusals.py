@@ -96,7 +96,10 @@ def test_a_hook_on_an_intermediate_result_is_refused():
         y.register_hook(lambda grad: None)
         return y.sum()
 
-    assert "adds a hook to MultiplyBackward" in refused(function)
+    message = refused(function)
+    assert "adds a hook, of " in message
+    assert f"{__file__}:" in message
+    assert "to MultiplyBackward" in message
 
 
 def test_what_changes_unseen_is_found_out():
@@ -152,7 +155,10 @@ def test_a_write_into_an_argument_keeps_it_eager_and_happens_once_in_each_call()
         x += 1.0
         return x * 2
 
-    assert eager_reason(function, x) == "it writes into argument 0"
+    line = function.__code__.co_firstlineno + 1
+    assert eager_reason(function, x) == (
+        f"it writes into argument 0 at {__file__}:{line}: return the new value instead of writing it"
+    )
     assert x.tolist() == [6.0]
 
 

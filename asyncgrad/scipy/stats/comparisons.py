@@ -419,11 +419,11 @@ class OnewayResult(NamedTuple):
 class _Group(NamedTuple):
     """A sample, along the last axis: its count, mean, sum of squared deviations, and ends."""
 
-    count: Any
+    count: np.ndarray
     mean: Any
     squares: Any
-    least: Any
-    greatest: Any
+    least: np.ndarray
+    greatest: np.ndarray
 
 
 def _group(lines: Any, is_omitting: bool) -> _Group:
@@ -438,7 +438,7 @@ def _group(lines: Any, is_omitting: bool) -> _Group:
     return _Group(count, mean, np.sum(away * away, -1), least, greatest)
 
 
-def _pooled(groups: Sequence[_Group], is_flat: Any) -> tuple[Any, Any, Any]:
+def _pooled(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
     """Return the statistic of samples of one variance, and its degrees of freedom."""
     whole = sum(one.count for one in groups)
     grand = sum(one.count * one.mean for one in groups) / whole
@@ -448,7 +448,7 @@ def _pooled(groups: Sequence[_Group], is_flat: Any) -> tuple[Any, Any, Any]:
     return between / (len(groups) - 1) / (within / freedom), len(groups) - 1.0, freedom
 
 
-def _welch(groups: Sequence[_Group], is_flat: Any) -> tuple[Any, Any, Any]:
+def _welch(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
     """Return Welch's statistic, of samples whose variances may differ, and its degrees of freedom."""
     k = len(groups)
     weights = [one.count * (one.count - 1) / np.where(is_flat, 1.0, one.squares) for one in groups]

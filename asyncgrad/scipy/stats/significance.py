@@ -75,7 +75,7 @@ def jarque_bera(
     return _by_chi2(x.shape[-1] / 6 * (skew(x, -1) ** 2 + kurtosis(x, -1) ** 2 / 4), 2.0)
 
 
-def _skew_statistic(a: Any) -> Any:
+def _skew_statistic(a: Any) -> Tensor:
     count = float(a.shape[-1])
     if count < 8:
         # The approximation is not known for so few.
@@ -91,7 +91,7 @@ def _skew_statistic(a: Any) -> Any:
     return found + np.where(is_zero, factor * math.asinh(1 / width), 0.0) if np.any(is_zero) else found
 
 
-def _kurtosis_statistic(a: Any) -> Any:
+def _kurtosis_statistic(a: Any) -> Tensor:
     count = float(a.shape[-1])
     size = kurtosis(a, -1, fisher=False)
     if count < 5:
@@ -187,7 +187,7 @@ def _divergences(observed: Any, expected: Any, power: Any) -> Any:
     return observed * ((observed / expected) ** power - 1) / (0.5 * power * (power + 1))
 
 
-def _check_sums(function: str, observed: Any, expected: Any) -> None:
+def _check_sums(function: str, observed: object, expected: object) -> None:
     sums = [np.sum(raw(one), -1) for one in (observed, expected)]
     tolerance = np.sqrt(np.finfo(np.result_type(*sums)).eps)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -102,8 +102,8 @@ def _kurtosis_statistic(a: Any) -> Tensor:
     root = root * math.sqrt(6 * (count + 3) * (count + 5) / (count * (count - 2) * (count - 3)))
     shape = 6 + 8 / root * (2 / root + math.sqrt(1 + 4 / root**2))
     ratio = 1 + (size - mean) / math.sqrt(variance) * math.sqrt(2 / (shape - 4))
-    ratio = np.where(raw(ratio) == 0, np.nan, ratio)
-    return (1 - 2 / (9 * shape) - np.cbrt((1 - 2 / shape) / ratio)) / math.sqrt(2 / (9 * shape))
+    divisor = np.where(raw(ratio) == 0, np.nan, ratio)
+    return (1 - 2 / (9 * shape) - np.cbrt((1 - 2 / shape) / divisor)) / math.sqrt(2 / (9 * shape))
 
 
 @by_nan_policy("a")

@@ -131,7 +131,7 @@ def _distances(in_order: Any, window: int) -> Any:
     return in_order[..., np.minimum(place + window, count - 1)] - in_order[..., np.maximum(place - window, 0)]
 
 
-_ESTIMATES: dict[str, Callable[[Tensor, int], Tensor]] = {
+_ESTIMATES: dict[str, Callable[[Any, int], Tensor]] = {
     "vasicek": _by_vasicek,
     "van es": _by_van_es,
     "ebrahimi": _by_ebrahimi,

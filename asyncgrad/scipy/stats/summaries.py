@@ -296,7 +296,7 @@ def describe(
 @in_single
 def gstd(a: Any, axis: _Axis = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> Tensor:
     """Return the geometric standard deviation of positive data, as `scipy.stats.gstd`; arguments as for `numpy.std`."""
-    logarithms = np.log(a)
+    logarithms = np.log(floating(a))
     if reduced_count(logarithms.shape, axis) <= ddof:
         return np.sum(logarithms, axis, keepdims=keepdims) * np.nan
     return np.exp(np.std(logarithms, axis, ddof=ddof, keepdims=keepdims))

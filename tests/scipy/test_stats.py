@@ -821,6 +821,12 @@ def test_moments_by_gamma_functions_are_those_of_scipy(name: str, shape: float) 
     np.testing.assert_allclose(slope, (high - low) / 2e-4, rtol=1e-4)
 
 
+def test_a_variance_without_a_mean_is_no_number() -> None:
+    found = stats.nct.var([0.75, 1.5, 3.0], 0.25)
+
+    np.testing.assert_allclose(found, [np.nan, np.inf, scipy.stats.nct.var(3.0, 0.25)])
+
+
 @pytest.mark.parametrize("name", ["genextreme", "tukeylambda"])
 def test_a_kurtosis_that_does_not_exist_is_no_number(name: str) -> None:
     found = getattr(stats, name).stats([-0.3, 0.2], moments="k")

@@ -417,13 +417,13 @@ class OnewayResult(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """A sample, along the last axis: its count, mean, sum of squared deviations, and ends."""
+    """A sample, along the last axis: its size, mean, sum of squared deviations, and ends."""
 
-    count: Any
+    size: np.ndarray
     mean: Any
     squares: Any
-    least: Any
-    greatest: Any
+    least: np.ndarray
+    greatest: np.ndarray
 
 
 def _group(lines: Any, is_omitting: bool) -> _Group:
@@ -438,24 +438,24 @@ def _group(lines: Any, is_omitting: bool) -> _Group:
     return _Group(count, mean, np.sum(away * away, -1), least, greatest)
 
 
-def _pooled(groups: Sequence[_Group], is_flat: Any) -> tuple[Any, Any, Any]:
+def _pooled(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
     """Return the statistic of samples of one variance, and its degrees of freedom."""
-    whole = sum(one.count for one in groups)
-    grand = sum(one.count * one.mean for one in groups) / whole
-    between = sum(one.count * np.square(one.mean - grand) for one in groups)
+    whole = sum(one.size for one in groups)
+    grand = sum(one.size * one.mean for one in groups) / whole
+    between = sum(one.size * np.square(one.mean - grand) for one in groups)
     within = np.where(is_flat, 1.0, sum(one.squares for one in groups))
     freedom = whole - len(groups)
     return between / (len(groups) - 1) / (within / freedom), len(groups) - 1.0, freedom
 
 
-def _welch(groups: Sequence[_Group], is_flat: Any) -> tuple[Any, Any, Any]:
+def _welch(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
     """Return Welch's statistic, of samples whose variances may differ, and its degrees of freedom."""
     k = len(groups)
-    weights = [one.count * (one.count - 1) / np.where(is_flat, 1.0, one.squares) for one in groups]
+    weights = [one.size * (one.size - 1) / np.where(is_flat, 1.0, one.squares) for one in groups]
     whole = sum(weights)
     grand = sum(weight * one.mean for weight, one in zip(weights, groups, strict=True)) / whole
     between = sum(weight * np.square(one.mean - grand) for weight, one in zip(weights, groups, strict=True)) / (k - 1)
-    rest = sum(np.square(1 - weight / whole) / (one.count - 1) for weight, one in zip(weights, groups, strict=True))
+    rest = sum(np.square(1 - weight / whole) / (one.size - 1) for weight, one in zip(weights, groups, strict=True))
     return between / (1 + 2 * (k - 2) / (k * k - 1) * rest), k - 1.0, (k * k - 1) / (3 * rest)
 
 

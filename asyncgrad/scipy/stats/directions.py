@@ -68,8 +68,8 @@ def circmean(
 @along_last_axis("samples")
 def circvar(
     samples: Any,
-    high: Any = 2 * math.pi,
-    low: Any = 0,
+    high: float | Tensor = 2 * math.pi,
+    low: float | Tensor = 0,
     axis: _Axis = None,
     nan_policy: str = "propagate",
     *,
@@ -87,8 +87,8 @@ def circvar(
 @along_last_axis("samples")
 def circstd(
     samples: Any,
-    high: Any = 2 * math.pi,
-    low: Any = 0,
+    high: float | Tensor = 2 * math.pi,
+    low: float | Tensor = 0,
     axis: _Axis = None,
     nan_policy: str = "propagate",
     *,

@@ -6,7 +6,6 @@ Source: Takahasi and Mori, Double exponential formulas for numerical integration
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -15,11 +14,11 @@ from ..ufuncs import special
 __all__ = ["half_line", "interval"]
 
 
-def _places(step: float, first: float, last: float) -> Any:
+def _places(step: float, first: float, last: float) -> np.ndarray:
     return np.arange(round(first / step), round(last / step) + 1) * step
 
 
-def half_line(step: float = 0.05, first: float = -3.9, last: float = 3.0) -> tuple[Any, Any]:
+def half_line(step: float = 0.05, first: float = -3.9, last: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
     """Return the nodes and weights of an integral over the positive numbers.
 
     Args:
@@ -32,7 +31,7 @@ def half_line(step: float = 0.05, first: float = -3.9, last: float = 3.0) -> tup
     return nodes, nodes * (math.pi / 2 * step) * np.cosh(places)
 
 
-def interval(step: float = 0.05, first: float = -5.5, last: float = 3.3) -> tuple[Any, Any]:
+def interval(step: float = 0.05, first: float = -5.5, last: float = 3.3) -> tuple[np.ndarray, np.ndarray]:
     """Return the nodes and weights of an integral from 0 to 1, the nodes next to 0 with their digits.
 
     Arguments as for `half_line`.

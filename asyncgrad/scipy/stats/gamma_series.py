@@ -16,7 +16,7 @@ SMALL = 0.1
 TERMS = 48
 
 
-def _log_gamma() -> Any:
+def _log_gamma() -> np.ndarray:
     """Return the coefficients of the powers of c in log(gamma(1 + c))."""
     logarithm = np.zeros(TERMS + 1)
     logarithm[1] = -np.euler_gamma
@@ -29,7 +29,7 @@ _LOG_GAMMA = _log_gamma()
 _POWERS = np.arange(TERMS + 1)
 
 
-def _exponential(logarithm: Any) -> Any:
+def _exponential(logarithm: np.ndarray) -> np.ndarray:
     """Return the coefficients of the exponential function of a series without a constant term."""
     found = np.zeros(TERMS + 1)
     found[0] = 1.0
@@ -38,19 +38,19 @@ def _exponential(logarithm: Any) -> Any:
     return found
 
 
-def gamma_series(factor: int = 1) -> Any:
+def gamma_series(factor: int = 1) -> np.ndarray:
     """Return the coefficients of the powers of c in gamma(1 + factor * c)."""
     return _exponential(_LOG_GAMMA) * float(factor) ** _POWERS
 
 
-def beta_series(first: int, second: int) -> Any:
+def beta_series(first: int, second: int) -> np.ndarray:
     """Return the coefficients of the powers of c in the beta function of 1 + first * c and 1 + second * c."""
     total = float(first + second)
     factors = float(first) ** _POWERS + float(second) ** _POWERS - total**_POWERS
     return product(_exponential(_LOG_GAMMA * factors), (-total) ** _POWERS)
 
 
-def product(*series: Any) -> Any:
+def product(*series: np.ndarray) -> np.ndarray:
     """Return the coefficients of a product of series."""
     found = series[0]
     for one in series[1:]:
@@ -58,7 +58,7 @@ def product(*series: Any) -> Any:
     return found
 
 
-def polynomial(coefficients: Any, c: Any) -> Any:
+def polynomial(coefficients: np.ndarray, c: Any) -> Any:
     """Return the sum of the powers of c times coefficients."""
     value: Any = 0.0
     for coefficient in coefficients[::-1]:

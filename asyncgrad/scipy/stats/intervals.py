@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from ...core.arrays.values import raw
+from ...core.tensor import Tensor
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import beta
@@ -151,7 +152,7 @@ class LogUniform(WithPowers):
         return 0.5 * (np.log(a) + np.log(b)) + np.log(np.log(b / a))
 
 
-def _of_rest(q: Any, width: Any) -> Any:
+def _of_rest(q: Any, width: Any) -> Tensor:
     """Return where the probability above is `q`, of an exponential variable up to a positive `width`."""
     is_high, is_wide = raw(q) > 0.5, raw(width) > 1
     wide, narrow = np.where(is_wide, width, 1.0), np.where(is_wide, 1.0, width)
@@ -160,7 +161,7 @@ def _of_rest(q: Any, width: Any) -> Any:
     return np.where(is_high, high, low)
 
 
-def _over_expm1(t: Any) -> Any:
+def _over_expm1(t: Any) -> Tensor:
     """Return t / (exp(t) - 1), of which no part overflows."""
     is_positive = raw(t) > 0
     right, left = np.where(is_positive, t, 0.0), np.where(is_positive, 0.0, t)
@@ -179,28 +180,28 @@ class TruncatedExponential(WithPowers):
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, shapes[0]
 
-    def _to_base(self, y: Any, b: Any) -> Any:
+    def _to_base(self, y: Any, b: Any) -> Tensor:
         return np.expm1(-y) / np.expm1(-b)
 
-    def _from_base(self, z: Any, b: Any) -> Any:
+    def _from_base(self, z: Any, b: Any) -> Tensor:
         return -np.log1p(z * np.expm1(-b))
 
-    def _log_slope(self, y: Any, b: Any) -> Any:
+    def _log_slope(self, y: Any, b: Any) -> Tensor:
         return -y - np.log(-np.expm1(-b))
 
-    def _sf(self, y: Any, b: Any) -> Any:
+    def _sf(self, y: Any, b: Any) -> Tensor:
         return np.exp(-y) * np.expm1(y - b) / np.expm1(-b)
 
-    def _logsf(self, y: Any, b: Any) -> Any:
+    def _logsf(self, y: Any, b: Any) -> Tensor:
         return np.log(self._sf(y, b))
 
-    def _isf(self, q: Any, b: Any) -> Any:
+    def _isf(self, q: Any, b: Any) -> Tensor:
         return _of_rest(q, b)
 
-    def _mean_power(self, order: int, b: Any) -> Any:
+    def _mean_power(self, order: int, b: Any) -> Tensor:
         return math.factorial(order) * special.gammainc(order + 1.0, b) / -np.expm1(-b)
 
-    def _entropy(self, b: Any) -> Any:
+    def _entropy(self, b: Any) -> Tensor:
         return self._mean_power(1, b) + np.log(-np.expm1(-b))
 
 
@@ -278,7 +279,7 @@ class Correlation(Transformed):
         return beta._entropy(c / 2, c / 2) + math.log(2)
 
 
-def _log_integral(b: Any, width: Any) -> Any:
+def _log_integral(b: Any, width: Any) -> Tensor:
     """Return the logarithm of the integral of exp(-b * t) for t from 0 to a width."""
     product = b * width
     rise = np.where(raw(b) < 0, -product, 0.0)
@@ -314,17 +315,17 @@ class TruncatedPareto(WithPowers):
 
     # Its logarithm, times the exponent, has a truncated exponential distribution; a negative exponent turns it over.
 
-    def _sf(self, y: Any, b: Any, c: Any) -> Any:
+    def _sf(self, y: Any, b: Any, c: Any) -> Tensor:
         falls = raw(b) > 0
         down, up = np.where(falls, b, 1.0), np.where(falls, -1.0, b)
         width, rest = np.log(c), np.log(c / y)
         falling = np.exp(-down * np.log(y)) * np.expm1(-down * rest) / np.expm1(-down * width)
         return np.where(falls, falling, np.expm1(up * rest) / np.expm1(up * width))
 
-    def _logsf(self, y: Any, b: Any, c: Any) -> Any:
+    def _logsf(self, y: Any, b: Any, c: Any) -> Tensor:
         return np.log(self._sf(y, b, c))
 
-    def _isf(self, q: Any, b: Any, c: Any) -> Any:
+    def _isf(self, q: Any, b: Any, c: Any) -> Tensor:
         falls, width = raw(b) > 0, np.log(c)
         down, up = np.where(falls, b, 1.0), np.where(falls, -1.0, b)
         return np.where(
@@ -333,7 +334,7 @@ class TruncatedPareto(WithPowers):
             c * np.exp(-np.log1p(q * np.expm1(up * width)) / up),
         )
 
-    def _mean_power(self, order: int, b: Any, c: Any) -> Any:
+    def _mean_power(self, order: int, b: Any, c: Any) -> Tensor:
         width = np.log(c)
         falls = raw(b) > 0
         down, up = np.where(falls, b, 1.0), np.where(falls, -1.0, b)
@@ -355,7 +356,7 @@ class TruncatedPareto(WithPowers):
         others = far(np.where(is_far, b, 5.0))
         return np.where(is_far, others[0], found[0]), np.where(is_far, others[1], found[1])
 
-    def _entropy(self, b: Any, c: Any) -> Any:
+    def _entropy(self, b: Any, c: Any) -> Tensor:
         width = np.log(c)
         product = b * width
         is_small = np.abs(raw(product)) < 1e-4
@@ -392,7 +393,7 @@ class TruncatedWeibull(WithPowers):
             is_infinite = np.isinf(raw(b)) | (raw(b) ** raw(c) - raw(a) ** raw(c) > 1000)
         return a**c, np.where(is_infinite, np.inf, np.where(is_infinite, 1.0, b) ** c)
 
-    def _within(self, y: Any, c: Any, a: Any, b: Any) -> Any:
+    def _within(self, y: Any, c: Any, a: Any, b: Any) -> Tensor:
         """Return numbers that rounding has not moved beyond the support."""
         is_below, is_above = raw(y) < raw(a), raw(y) > raw(b)
         if not np.any(is_below | is_above):

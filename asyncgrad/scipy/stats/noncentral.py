@@ -237,7 +237,8 @@ class NoncentralT(_Noncentral):
         half = np.where(is_there, df, order + 1.0) / 2
         powers = (0 * nc + 1, nc, nc * nc + 1, nc * (nc * nc + 3), nc * nc * (nc * nc + 6) + 3)
         value = half ** (order / 2) / special.poch(half - order / 2, order / 2) * powers[order]
-        return np.where(is_there, value, np.inf if order == 2 else np.nan)
+        # Where there is a mean, the mean square is infinite.
+        return np.where(is_there, value, np.where((raw(df) > 1) & (order == 2), np.inf, np.nan))
 
 
 @final

@@ -20,7 +20,7 @@ _SHARES, _SHARE_WEIGHTS = interval(1 / 128, -5.5, 4.0)
 _RESTS = interval(1 / 128, -4.0, 5.5)[0][::-1]
 
 
-def _legendre() -> tuple[Any, Any]:
+def _legendre() -> tuple[np.ndarray, np.ndarray]:
     points, weights = np.polynomial.legendre.leggauss(24)
     return (points + 1) / 2, weights / 2
 

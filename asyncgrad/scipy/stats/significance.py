@@ -70,12 +70,12 @@ def jarque_bera(
     Example:
         >>> from asyncgrad.scipy import stats
         >>> round(stats.jarque_bera([1.0, 2.0, 4.0, 9.0]).statistic.item(), 4)
-        0.6554
+        0.5603
     """
     return _by_chi2(x.shape[-1] / 6 * (skew(x, -1) ** 2 + kurtosis(x, -1) ** 2 / 4), 2.0)
 
 
-def _skew_statistic(a: Any) -> Any:
+def _skew_statistic(a: Any) -> Tensor:
     count = float(a.shape[-1])
     if count < 8:
         # The approximation is not known for so few.
@@ -91,7 +91,7 @@ def _skew_statistic(a: Any) -> Any:
     return found + np.where(is_zero, factor * math.asinh(1 / width), 0.0) if np.any(is_zero) else found
 
 
-def _kurtosis_statistic(a: Any) -> Any:
+def _kurtosis_statistic(a: Any) -> Tensor:
     count = float(a.shape[-1])
     size = kurtosis(a, -1, fisher=False)
     if count < 5:
@@ -102,8 +102,8 @@ def _kurtosis_statistic(a: Any) -> Any:
     root = root * math.sqrt(6 * (count + 3) * (count + 5) / (count * (count - 2) * (count - 3)))
     shape = 6 + 8 / root * (2 / root + math.sqrt(1 + 4 / root**2))
     ratio = 1 + (size - mean) / math.sqrt(variance) * math.sqrt(2 / (shape - 4))
-    ratio = np.where(raw(ratio) == 0, np.nan, ratio)
-    return (1 - 2 / (9 * shape) - np.cbrt((1 - 2 / shape) / ratio)) / math.sqrt(2 / (9 * shape))
+    divisor = np.where(raw(ratio) == 0, np.nan, ratio)
+    return (1 - 2 / (9 * shape) - np.cbrt((1 - 2 / shape) / divisor)) / math.sqrt(2 / (9 * shape))
 
 
 @by_nan_policy("a")
@@ -187,7 +187,7 @@ def _divergences(observed: Any, expected: Any, power: Any) -> Any:
     return observed * ((observed / expected) ** power - 1) / (0.5 * power * (power + 1))
 
 
-def _check_sums(function: str, observed: Any, expected: Any) -> None:
+def _check_sums(function: str, observed: object, expected: object) -> None:
     sums = [np.sum(raw(one), -1) for one in (observed, expected)]
     tolerance = np.sqrt(np.finfo(np.result_type(*sums)).eps)
     with np.errstate(invalid="ignore", divide="ignore"):

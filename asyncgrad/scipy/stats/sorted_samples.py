@@ -25,7 +25,7 @@ _Axis = int | Sequence[int] | None
 # L-moments.
 
 
-def _weights(count: int, most: int) -> Any:
+def _weights(count: int, most: int) -> np.ndarray:
     """Return what numbers in order are multiplied by in each L-moment up to an order, a row for each."""
     power, place = np.arange(most)[:, np.newaxis], np.arange(count)
     whole = special.binom(count - 1, power) * count
@@ -98,25 +98,25 @@ def lmoment(
 # Entropy.
 
 
-def _by_vasicek(in_order: Any, window: int) -> Any:
+def _by_vasicek(in_order: Any, window: int) -> Tensor:
     return np.mean(np.log(in_order.shape[-1] / (2 * window) * _distances(in_order, window)), -1)
 
 
-def _by_van_es(in_order: Any, window: int) -> Any:
+def _by_van_es(in_order: Any, window: int) -> Tensor:
     count = in_order.shape[-1]
     distances = in_order[..., window:] - in_order[..., :-window]
     rest = float(np.sum(1 / np.arange(window, count + 1))) + math.log(window) - math.log(count + 1)
     return np.mean(np.log((count + 1) / window * distances), -1) + rest
 
 
-def _by_ebrahimi(in_order: Any, window: int) -> Any:
+def _by_ebrahimi(in_order: Any, window: int) -> Tensor:
     count = in_order.shape[-1]
     place = np.arange(count)
     factor = 1 + np.minimum(np.minimum(place, place[::-1]) / window, 1.0)
     return np.mean(np.log(_distances(in_order, window) * (count / window / factor).astype(in_order.dtype)), -1)
 
 
-def _by_correa(in_order: Any, window: int) -> Any:
+def _by_correa(in_order: Any, window: int) -> Tensor:
     count = in_order.shape[-1]
     steps = np.arange(-window, window + 1)[:, np.newaxis]
     near = in_order[..., np.clip(np.arange(count) + steps, 0, count - 1)]
@@ -131,7 +131,7 @@ def _distances(in_order: Any, window: int) -> Any:
     return in_order[..., np.minimum(place + window, count - 1)] - in_order[..., np.maximum(place - window, 0)]
 
 
-_ESTIMATES: dict[str, Callable[[Any, int], Any]] = {
+_ESTIMATES: dict[str, Callable[[Any, int], Tensor]] = {
     "vasicek": _by_vasicek,
     "van es": _by_van_es,
     "ebrahimi": _by_ebrahimi,
@@ -191,7 +191,7 @@ def differential_entropy(
 # Quantiles.
 
 #: By the names of methods, what is added to the probability times the count.
-_SHIFTS: dict[str, Callable[[Any], Any]] = {
+_SHIFTS: dict[str, Callable[[float], float]] = {
     "inverted_cdf": lambda p: 0.0,
     "averaged_inverted_cdf": lambda p: 0.0,
     "closest_observation": lambda p: -0.5,
@@ -203,7 +203,7 @@ _SHIFTS: dict[str, Callable[[Any], Any]] = {
     "normal_unbiased": lambda p: p / 4 + 3 / 8,
 }
 #: By the names of methods that take one of the numbers, its place, by the probability and the count.
-_PLACES: dict[str, Callable[[Any, Any], Any]] = {
+_PLACES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "round_outward": lambda p, n: np.where(p < 0.5, np.floor(p * n), np.ceil(n * p - 1)),
     "round_inward": lambda p, n: np.where(p < 0.5, np.ceil(p * n), np.floor(n * p - 1)),
     "round_nearest": lambda p, n: np.where(p < 0.5, np.round(p * n), np.round(n * p - 1)),
@@ -234,7 +234,7 @@ def _interpolated(in_order: Any, p: Any, count: Any, method: str, weights: Any) 
         )
     rest = position - np.floor(raw(position))
     bare = raw(rest)
-    steps: dict[str, Callable[[], Any]] = {
+    steps: dict[str, Callable[[], np.ndarray]] = {
         "inverted_cdf": lambda: (bare > 0) * 1.0,
         "averaged_inverted_cdf": lambda: (1.0 + (bare > 0)) / 2,
         "closest_observation": lambda: 1.0 - ((bare == 0) & (before % 2 == 1)),

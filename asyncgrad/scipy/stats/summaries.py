@@ -177,7 +177,7 @@ def kurtosis(
     return value - 3 if fisher else value
 
 
-def _kstat(data: Any, order: int) -> Any:
+def _kstat(data: Any, order: int) -> Tensor:
     """Return a k-statistic along the last axis, by central moments, in which the mean does not cancel."""
     count = data.shape[-1]
     if order == 1:
@@ -243,7 +243,7 @@ class DescribeResult(NamedTuple):
         kurtosis: as that of `kurtosis`.
     """
 
-    nobs: Any
+    nobs: np.int64 | np.ndarray
     minmax: tuple[Tensor, Tensor]
     mean: Tensor
     variance: Tensor
@@ -276,7 +276,7 @@ def describe(
         raise ValueError(f"scipy.stats.describe takes data, not an array of shape {a.shape}")
     if axis is None:
         a, axis = a.reshape((-1,)), 0
-    count: Any = np.int64(a.shape[normalize_axis_index(axis, a.ndim)])
+    count: np.int64 | np.ndarray = np.int64(a.shape[normalize_axis_index(axis, a.ndim)])
     least, greatest, mean, variance = np.min, np.max, np.mean, np.var
     is_nan = np.isnan(raw(a))
     if nan_policy == "omit" and np.any(is_nan):
@@ -296,7 +296,7 @@ def describe(
 @in_single
 def gstd(a: Any, axis: _Axis = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> Tensor:
     """Return the geometric standard deviation of positive data, as `scipy.stats.gstd`; arguments as for `numpy.std`."""
-    logarithms = np.log(a)
+    logarithms = np.log(floating(a))
     if reduced_count(logarithms.shape, axis) <= ddof:
         return np.sum(logarithms, axis, keepdims=keepdims) * np.nan
     return np.exp(np.std(logarithms, axis, ddof=ddof, keepdims=keepdims))

@@ -19,7 +19,7 @@ _Axis = int | Sequence[int] | None
 _Limits = Sequence[float | None] | None
 
 
-def _is_beyond(bare: Any, limits: _Limits, inclusive: Sequence[bool]) -> Any:
+def _is_beyond(bare: np.ndarray, limits: _Limits, inclusive: Sequence[bool]) -> np.ndarray:
     """Return which numbers lie beyond limits; nan does not."""
     beyond = np.zeros_like(bare, bool)
     low, high = (None, None) if limits is None else limits
@@ -51,7 +51,7 @@ def _variance(function: str, a: Any, limits: _Limits, inclusive: Sequence[bool],
     return np.sum(away * away, -1) / freedom, count
 
 
-def _root(variance: Any) -> Any:
+def _root(variance: Any) -> Tensor:
     """Return the square root of a variance, with the gradient 0 at 0, as that of `numpy.std`."""
     is_flat = raw(variance) == 0
     if not np.any(is_flat):

@@ -190,7 +190,7 @@ def _no_second_derivative(name: str) -> Callable[[object], NoReturn]:
 
 
 @primitive()
-def mathieu_slope(q: Any, m: Any, value: Any, is_sine: bool) -> Array:
+def mathieu_slope(q: Array, m: Any, value: Array, is_sine: bool) -> Array:
     """Return the derivative of a characteristic value by q, the mean of the matrix's, weighted by its vector."""
     q, m, value = (np.array(one, float) for one in np.broadcast_arrays(q, m, value))
     is_valid = np.isfinite(q) & np.isfinite(value) & (m == np.rint(m)) & (m >= is_sine) & (m <= _MOST_WAVES)
@@ -229,9 +229,7 @@ def _not_zero(value: _Floats) -> _Floats:
     return np.where(value == 0, 1e-300, value)
 
 
-def _mean_of_slope(
-    ratios: list[_Floats], middle: NDArray[np.int64], root: _Floats, by_first: _Floats
-) -> _Floats:
+def _mean_of_slope(ratios: list[_Floats], middle: NDArray[np.int64], root: _Floats, by_first: _Floats) -> _Floats:
     """Return the mean of the derivative of the matrix, given the quotients of coefficients of its vector."""
     vector = [np.where(k == middle, 1.0, 0.0) for k in range(len(ratios))]
     for k in range(1, len(ratios)):

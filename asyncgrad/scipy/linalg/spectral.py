@@ -183,8 +183,7 @@ def eigh(
         chosen = {"lower": lower, "eigvals_only": eigvals_only, "type": type, "subset_by_value": subset_by_value}
         return _eigh_of_each(a, b, **chosen, subset_by_index=subset_by_index)
     factor, given = None, {"lower": lower, "type": type, "driver": driver}
-    vectors_wanted = not eigvals_only and a.size
-    theirs = _vectors_of_scipy(a, b, subset_by_index, subset_by_value, given) if vectors_wanted else None
+    theirs = None if eigvals_only or not a.size else _vectors_of_scipy(a, b, subset_by_index, subset_by_value, given)
     if b is not None:
         factor = cholesky(b, True) if lower else adjoint(cholesky(b, False))
         whole = mirrored(a, lower, True)

@@ -490,6 +490,10 @@ def test_reflections_are_those_of_scipy_without_a_history() -> None:
         linalg.qr(ag.tensor(matrix, requires_grad=True), mode="raw")
 
 
+def test_an_empty_toeplitz_system_has_an_empty_solution() -> None:
+    assert linalg.solve_toeplitz(np.empty(0), np.empty((0, 2))).shape == (0, 2)
+
+
 def test_numbers_are_taken_as_matrices_by_lyapunovs_equation() -> None:
     expected = scipy.linalg.solve_continuous_lyapunov(2.0, 3.0)
 

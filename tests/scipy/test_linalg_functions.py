@@ -294,7 +294,7 @@ def test_eigenvectors_of_a_real_matrix_are_real_where_scipys_are(matrix: np.ndar
         (lambda: linalg.toeplitz([[1.0], [2.0]], np.ones((3, 1))), r"stacks that are broadcast, .*\(2, 1\), \(3, 1\)"),
         (lambda: linalg.polar(np.ones((0, 3, 3))), r"stacks of at least one matrix, not .*\(0, 3, 3\)"),
         (lambda: linalg.qr_multiply(_TALL, _B), r"a c that fits q, not shapes \(3, 2\) and \(4, 3\)"),
-        (lambda: linalg.qr(_A, mode="raw"), "mode 'full', 'economic' or 'r', not 'raw'"),
+        (lambda: linalg.qr(_A, mode="odd"), "mode 'full', 'economic' or 'r', not 'odd'"),
         (lambda: linalg.cholesky(-_P), "positive definite"),
         (lambda: linalg.solve(-_P, _B, assume_a="pos"), "positive definite"),
         (lambda: linalg.inv(np.diag([1.0, 0.0]), assume_a="diagonal"), "not singular"),
@@ -488,6 +488,10 @@ def test_reflections_are_those_of_scipy_without_a_history() -> None:
         np.testing.assert_array_equal(ours.numpy(), expected)
     with pytest.raises(ag.errors.ArgumentError, match="not 'raw'"):
         linalg.qr(ag.tensor(matrix, requires_grad=True), mode="raw")
+
+
+def test_an_empty_toeplitz_system_has_an_empty_solution() -> None:
+    assert linalg.solve_toeplitz(np.empty(0), np.empty((0, 2))).shape == (0, 2)
 
 
 def test_numbers_are_taken_as_matrices_by_lyapunovs_equation() -> None:

@@ -182,11 +182,8 @@ def eigh(
     if a.ndim > 2 and subset_by_value is not None:
         chosen = {"lower": lower, "eigvals_only": eigvals_only, "type": type, "subset_by_value": subset_by_value}
         return _eigh_of_each(a, b, **chosen, subset_by_index=subset_by_index)
-    factor, given = None, {"lower": lower, "type": type, "check_finite": False, "driver": driver}
-    # SciPy chooses another routine, which may return other phases, where some vectors are asked for.
-    by_value = None if subset_by_value is None else [float(raw(one)) for one in subset_by_value]
-    given |= {"subset_by_index": subset_by_index, "subset_by_value": by_value}
-    theirs = None if eigvals_only or not a.size else linalg.eigh(raw(a), None if b is None else raw(b), **given)[1]
+    factor, given = None, {"lower": lower, "type": type, "driver": driver}
+    theirs = None if eigvals_only or not a.size else _vectors_of_scipy(a, b, subset_by_index, subset_by_value, given)
     if b is not None:
         factor = cholesky(b, True) if lower else adjoint(cholesky(b, False))
         whole = mirrored(a, lower, True)
@@ -205,6 +202,15 @@ def eigh(
     if theirs is not None and vectors.shape == theirs.shape:
         vectors = vectors * _phases(raw(vectors), theirs)
     return values, vectors
+
+
+def _vectors_of_scipy(a: Any, b: Any, by_index: Any, by_value: Any, given: dict[str, int | str | None]) -> Any:
+    """Return SciPy's eigenvectors: the routine that it chooses for some of them may return other phases."""
+    chosen = {
+        "subset_by_index": by_index,
+        "subset_by_value": None if by_value is None else [float(raw(one)) for one in by_value],
+    }
+    return linalg.eigh(raw(a), None if b is None else raw(b), check_finite=False, **given, **chosen)[1]
 
 
 #: SciPy's words for what computes eigenvalues: of one matrix, and of two; the last two alone compute some of them.

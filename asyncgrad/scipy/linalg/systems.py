@@ -629,9 +629,8 @@ def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
         one.astype(np.result_type(one.dtype, np.float64), copy=False) for one in (floating(toeplitz(c, r)), floating(b))
     )
     # By its recursion SciPy cannot solve where a matrix of first rows and columns is singular, and raises.
-    given = [raw(matrix)[..., 0], raw(matrix)[..., 0, :]]
     if matrix.size and matrix.ndim == 2 and right.ndim and right.shape[0] == matrix.shape[0]:
-        linalg.solve_toeplitz((given[0], given[1]), raw(right), check_finite)
+        linalg.solve_toeplitz((raw(matrix)[:, 0], raw(matrix)[0]), raw(right), check_finite)
     return solve(matrix, right, check_finite=check_finite)
 
 

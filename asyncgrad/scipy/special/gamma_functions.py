@@ -76,7 +76,7 @@ def _cotangent_slope(x: Any, n: Any) -> Any:
 
 
 @functools.cache
-def _cotangent_polynomial(n: int) -> Any:
+def _cotangent_polynomial(n: int) -> np.polynomial.Polynomial:
     """Return the polynomial in the cotangent that is its n-th derivative; its terms do not cancel."""
     polynomial = np.polynomial.Polynomial([0.0, 1.0])
     for _ in range(n):

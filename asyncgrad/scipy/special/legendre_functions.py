@@ -17,7 +17,11 @@ from .polynomials_by_parameters import jacobi_slope
 from .rules import differentiable
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ...core.arrays.array import Array
+
+    _Floats = NDArray[np.float64]
 
 
 __all__ = [
@@ -193,7 +197,7 @@ def _(g: Any, z: Array, n: Any, m: Any, norm: bool, order: int) -> Array:
     return g * derivative_at_ends.call(z, n, m, norm, order + 1)
 
 
-def _power_at_ends(size: Any, end: Any, order: int, is_last: bool) -> Any:
+def _power_at_ends(size: NDArray[np.int64], end: _Floats, order: int, is_last: bool) -> _Floats:
     """Return a derivative of (1 - z**2)**(size / 2), which is (h * (2 - h))**(size / 2) with h = 1 - end * z."""
     half, rest = size / 2, order - size / 2
     # Of half numbers it is 0 up to an order, and infinite beyond it, the last of them most.
@@ -204,7 +208,7 @@ def _power_at_ends(size: Any, end: Any, order: int, is_last: bool) -> Any:
     return (-end) ** order * np.where(size % 2 == 0, of_whole, of_half)
 
 
-def _polynomial_at_ends(n: Any, order: Any, end: Any) -> Any:
+def _polynomial_at_ends(n: NDArray[np.int64], order: NDArray[np.int64], end: _Floats) -> _Floats:
     """Return a derivative of Legendre's polynomial at 1 or -1; the source is its hypergeometric series."""
     found = special.poch(n - order + 1.0, 2 * order) / (2.0**order * special.gamma(order + 1.0))
     return np.where(order > n, 0.0, found) * np.where((n - order) % 2 == 1, end, 1.0)

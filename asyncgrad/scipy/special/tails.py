@@ -16,7 +16,11 @@ from .error_functions import gaussian_
 from .rules import differentiable
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ...core.arrays.array import Array
+
+    _Floats = NDArray[np.float64]
 
 
 __all__ = [
@@ -76,7 +80,7 @@ def smirnov_derivative(d: Any, n: Any, order: int) -> Array:
     return result
 
 
-def _smirnov_limit(d: Any, n: Any, order: int) -> Any:
+def _smirnov_limit(d: _Floats, n: _Floats, order: int) -> _Floats:
     """Return a derivative of exp(-(6 * n * d + 1)**2 / (18 * n))."""
     slope = -(6 * n * d + 1) * (2 / 3)
     found = np.exp(-(slope * slope) / (8 * n))
@@ -84,14 +88,14 @@ def _smirnov_limit(d: Any, n: Any, order: int) -> Any:
     return found * slope if order == 1 else found * slope * slope - 4 * n * found
 
 
-def _smirnov_at_start(d: Any, n: Any, order: int) -> Any:
+def _smirnov_at_start(d: _Floats, n: _Floats, order: int) -> _Floats:
     """Return a derivative of 1 - d * (1 + d)**(n - 1), for d of at most 1 / n."""
     if order == 1:
         return -((1 + d) ** (n - 2)) * (1 + n * d)
     return -((1 + d) ** (n - 3)) * ((n - 2) * (1 + n * d) + n * (1 + d))
 
 
-def _smirnov_sum(d: Any, n: Any, order: int) -> Any:
+def _smirnov_sum(d: _Floats, n: _Floats, order: int) -> _Floats:
     # That of v = 0 is (1 - d)**n.
     found = -n * (1 - d) ** (n - 1) if order == 1 else n * (n - 1) * (1 - d) ** np.maximum(n - 2, 0)
     # The longest sums first, so that those which end are left out.
@@ -108,7 +112,7 @@ def _smirnov_sum(d: Any, n: Any, order: int) -> Any:
     return found
 
 
-def _smirnov_terms(d: Any, n: Any, v: Any, order: int) -> Any:
+def _smirnov_terms(d: _Floats, n: _Floats, v: _Floats, order: int) -> _Floats:
     """Return derivatives of binom(n, v) * d * (d + v / n)**(v - 1) * (1 - d - v / n)**(n - v), or 0 for v beyond."""
     rest = 1 - d - v / n
     is_term = rest > 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -23,7 +23,11 @@ from .error_functions import wofz_slope
 from .rules import differentiable
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ...core.arrays.array import Array
+
+    _Floats = NDArray[np.float64]
 
 
 __all__ = ["mathieu_a", "mathieu_b", "modfresnelm", "modfresnelp", "obl_cv", "pro_cv"]
@@ -171,8 +175,8 @@ for _ufunc in _EQUATIONS:
 # q, the derivative of the value is the mean of w, weighted by y**2.
 
 
-def _no_second_derivative(name: str) -> Callable[[Any], Any]:
-    def formula(g: Any) -> Any:
+def _no_second_derivative(name: str) -> Callable[[object], NoReturn]:
+    def formula(g: object) -> NoReturn:
         raise MissingDerivativeError(
             f"scipy.special.{name} has no second derivative: it asks for that of its solution by the parameter"
         )
@@ -186,7 +190,7 @@ def _no_second_derivative(name: str) -> Callable[[Any], Any]:
 
 
 @primitive()
-def mathieu_slope(q: Any, m: Any, value: Any, is_sine: bool) -> Array:
+def mathieu_slope(q: Array, m: Any, value: Array, is_sine: bool) -> Array:
     """Return the derivative of a characteristic value by q, the mean of the matrix's, weighted by its vector."""
     q, m, value = (np.array(one, float) for one in np.broadcast_arrays(q, m, value))
     is_valid = np.isfinite(q) & np.isfinite(value) & (m == np.rint(m)) & (m >= is_sine) & (m <= _MOST_WAVES)
@@ -200,13 +204,12 @@ def mathieu_slope(q: Any, m: Any, value: Any, is_sine: bool) -> Array:
     reach = np.maximum(np.sqrt(np.maximum(value + 2 * np.abs(q), 0.0)), m)
     count = int(np.max(reach / 2 + 6 * np.cbrt(reach), initial=1.0)) + 20
 
-    def rest(k: int) -> Any:
+    def rest(k: int) -> _Floats:
         return value - (2 * k + smallest) ** 2 - (by_first * q if k == 0 else 0.0)
 
     # Coefficients over their neighbours nearer to the wave of number m, from both ends, which is stable.
-    ratios: list[Any] = [0.0] * count
-    above: Any = 0.0
-    below: Any = 0.0
+    ratios = [np.zeros(q.shape)] * count
+    above = below = np.zeros(q.shape)
     for k in range(count - 1, 0, -1):
         beside = q * root if k == 1 else q
         above = beside / _not_zero(rest(k) - q * above)
@@ -222,11 +225,11 @@ def mathieu_slope(q: Any, m: Any, value: Any, is_sine: bool) -> Array:
 _MOST_WAVES = 10_000
 
 
-def _not_zero(value: Any) -> Any:
+def _not_zero(value: _Floats) -> _Floats:
     return np.where(value == 0, 1e-300, value)
 
 
-def _mean_of_slope(ratios: list[Any], middle: Any, root: Any, by_first: Any) -> Any:
+def _mean_of_slope(ratios: list[_Floats], middle: NDArray[np.int64], root: _Floats, by_first: _Floats) -> _Floats:
     """Return the mean of the derivative of the matrix, given the quotients of coefficients of its vector."""
     vector = [np.where(k == middle, 1.0, 0.0) for k in range(len(ratios))]
     for k in range(1, len(ratios)):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ufuncs import special
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    _Floats = NDArray[np.float64]
 
 __all__ = ["SMALL", "TERMS", "beta_series", "gamma_series", "polynomial", "product"]
 
@@ -16,7 +21,7 @@ SMALL = 0.1
 TERMS = 48
 
 
-def _log_gamma() -> np.ndarray:
+def _log_gamma() -> _Floats:
     """Return the coefficients of the powers of c in log(gamma(1 + c))."""
     logarithm = np.zeros(TERMS + 1)
     logarithm[1] = -np.euler_gamma
@@ -29,7 +34,7 @@ _LOG_GAMMA = _log_gamma()
 _POWERS = np.arange(TERMS + 1)
 
 
-def _exponential(logarithm: np.ndarray) -> np.ndarray:
+def _exponential(logarithm: _Floats) -> _Floats:
     """Return the coefficients of the exponential function of a series without a constant term."""
     found = np.zeros(TERMS + 1)
     found[0] = 1.0
@@ -38,19 +43,19 @@ def _exponential(logarithm: np.ndarray) -> np.ndarray:
     return found
 
 
-def gamma_series(factor: int = 1) -> np.ndarray:
+def gamma_series(factor: int = 1) -> _Floats:
     """Return the coefficients of the powers of c in gamma(1 + factor * c)."""
     return _exponential(_LOG_GAMMA) * float(factor) ** _POWERS
 
 
-def beta_series(first: int, second: int) -> np.ndarray:
+def beta_series(first: int, second: int) -> _Floats:
     """Return the coefficients of the powers of c in the beta function of 1 + first * c and 1 + second * c."""
     total = float(first + second)
     factors = float(first) ** _POWERS + float(second) ** _POWERS - total**_POWERS
-    return product(_exponential(_LOG_GAMMA * factors), (-total) ** _POWERS)
+    return product(_exponential(_LOG_GAMMA * factors), np.power(-total, _POWERS, dtype=float))
 
 
-def product(*series: np.ndarray) -> np.ndarray:
+def product(*series: _Floats) -> _Floats:
     """Return the coefficients of a product of series."""
     found = series[0]
     for one in series[1:]:
@@ -58,7 +63,7 @@ def product(*series: np.ndarray) -> np.ndarray:
     return found
 
 
-def polynomial(coefficients: np.ndarray, c: Any) -> Any:
+def polynomial(coefficients: _Floats, c: Any) -> Any:
     """Return the sum of the powers of c times coefficients."""
     value: Any = 0.0
     for coefficient in coefficients[::-1]:

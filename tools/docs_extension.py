@@ -121,14 +121,14 @@ def _tell_more(app: Sphinx, what: str, name: str, thing: object, options: object
         lines[:] = [*lines, "", told]
         if ">>>" not in "\n".join(lines) and (example := example_of(name)):
             lines += ["", "Example:", *(f"    {line}" for line in example)]
-    if what in ("class", "data", "function"):
-        lines[:] = _with_page(name, lines)
     if what in ("attribute", "data", "property"):
         lines[:0] = ["..", ""]  # a comment, or napoleon takes what stands before a colon for a type
     text = "\n".join(
         line if line.lstrip().startswith((">>>", "...")) else reference.as_restructured_text(line) for line in lines
     )
     lines[:] = _SOURCE.sub(_counterpart, text).split("\n")
+    if what in ("class", "data", "function"):
+        lines[:] = _with_page(name, lines)
     if what in ("class", "function") and (formula := formula_of(name)):
         first = lines.index("") if "" in lines else len(lines)
         lines[first:first] = ["", ".. math::", "", f"   {formula}", ""]
@@ -137,7 +137,7 @@ def _tell_more(app: Sphinx, what: str, name: str, thing: object, options: object
 def _with_page(name: str, lines: list[str]) -> list[str]:
     """Return a docstring with a link to NumPy's or SciPy's page ahead of its example, if there is such a page."""
     page = reference.page_of(name)
-    if page is None or any("Source: " in line for line in lines):
+    if page is None or any(page in line for line in lines):
         return lines
     theirs = name.replace("asyncgrad.", "", 1)
     link = ["", f"{'SciPy' if theirs.startswith('scipy') else 'NumPy'}'s page: `{theirs} <{page}>`__.", ""]

@@ -190,7 +190,8 @@ def _described(value: Any) -> str:
         return f"the class {name}"
     if isinstance(value, _FUNCTIONS) and name:
         return f"the {'method' if isinstance(value, MethodType) else 'function'} {name}"
-    if type(value).__repr__ is object.__repr__:
+    own_repr: object = type(value).__repr__
+    if own_repr is object.__repr__:
         return f"an object of the class {kind}"
     shown = shorten(value)
     if shown.startswith(f"{kind}(") and ("..." in shown or not shown.endswith(")")):

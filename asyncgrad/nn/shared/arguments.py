@@ -104,7 +104,7 @@ def wrong_dtype(function: str, name: str, array: Array) -> ArgumentTypeError:
 
 def _no_numbers(function: str, name: str, array: Array) -> ArgumentTypeError:
     refuse_unawaited(function, (array,))
-    if array.dtype.kind == "O" and callable(found := array.flat[0] if array.size else None):
+    if array.dtype.kind == "O" and callable(found := next(np.asarray(array).flat, None)):
         instead = "call it, and pass what it returns"
         return ArgumentTypeError(f"{function} takes numbers as {name}, not {describe(found)}: {instead}")
     hint = f"; if it is None, {_FORGOTTEN}" if array.dtype.kind == "O" else ""

@@ -307,10 +307,10 @@ def test_cosine_similarity_of_vectors_whose_norm_overflows_is_0_with_a_gradient_
     assert grad.tolist() == [[0.0, 0.0]]
 
 
-def test_gaussian_nll_loss_takes_one_variance_as_a_number_of_python_alone() -> None:
+def test_gaussian_nll_loss_takes_one_variance_as_a_number_alone() -> None:
     x = np.zeros((3, 4))
 
-    assert nn.gaussian_nll_loss(x, x, 1.0) == 0
+    assert nn.gaussian_nll_loss(x, x, 1.0) == nn.gaussian_nll_loss(x, x, np.float32(1.0)) == 0
     for var in (np.array(1.0), ag.tensor(1.0)):
         with pytest.raises(ArgumentError, match="takes variances of that shape"):
             nn.gaussian_nll_loss(x, x, var)

@@ -737,8 +737,8 @@ def gaussian_nll_loss(
     Args:
         input: the means, any shape.
         target: the same shape; another one is broadcast, with a warning.
-        var: the variances: a number of Python, or the shape of the input, of which one axis may have length 1 and the
-            last one may be missing. Those below `eps` are taken as `eps`, and have the derivative there.
+        var: the variances: a number, no array of one, or the shape of the input, of which one axis may have length 1
+            and the last one may be missing. Those below `eps` are taken as `eps`, and have the derivative there.
         full: whether to add the constant `log(2 pi) / 2`.
         eps: the least variance.
         reduction: "mean", "sum" or "none".
@@ -764,7 +764,7 @@ def gaussian_nll_loss(
     shape, variances = array_of(input).shape, array_of(var)
     if variances.__class__ is np.ndarray and variances.size and variances.min() < 0:
         raise ArgumentError(f"gaussian_nll_loss takes variances, which are not negative, as {variances.min()} is")
-    if variances.shape != shape and not isinstance(var, (int, float)):
+    if variances.shape != shape and not isinstance(var, (int, float, np.number)):
         if variances.shape == shape[:-1]:
             var, variances = np.expand_dims(var, -1), np.expand_dims(variances, -1)
         differing = [found for found, needed in zip(variances.shape, shape, strict=False) if found != needed]

@@ -578,7 +578,8 @@ def _slot_keys(primitive: PrimitiveLike, formulas: Iterable[Formula]) -> list[tu
 
 def _is_ours(*functions: Callable[..., Any]) -> bool:
     """Tell whether functions are asyncgrad's own, or ufuncs."""
-    return all(isinstance(one, np.ufunc) or one.__module__.startswith("asyncgrad.") for one in functions)
+    # Of what `exec` has made without a name, the module is None.
+    return all(isinstance(one, np.ufunc) or (one.__module__ or "").startswith("asyncgrad.") for one in functions)
 
 
 def run_generic(node: Any, g: Any, release: bool) -> Any:

@@ -239,7 +239,7 @@ def check_mask(name: str, mask: Any) -> Any:
         ArgumentTypeError: it holds integers, which may be meant as truth values or as numbers, or no numbers.
     """
     dtype = array_of(mask).dtype
-    if dtype.kind not in "bf":
+    if dtype.kind not in "bfc":
         raise ArgumentTypeError(f"{name} holds booleans, or floating numbers to add to the scores, not {dtype}")
     return mask
 

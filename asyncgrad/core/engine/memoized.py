@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoizedRun"]
 
-#: Guards the answers of a node, which rows on several workers may add and remove at a time. Reentrant: what the garbage collector
-#: runs, at any line, may run a backward.
+#: Guards the answers of a node, which rows on several workers may add and remove at a time. Reentrant: what the garbage
+#: collector runs, at any line, may run a backward.
 _MUTEX = threading.RLock()
 
 

@@ -220,3 +220,12 @@ def test_a_state_is_assigned_with_its_arrays_and_dtypes() -> None:
     with pytest.raises(ArgumentError, match=r"0\.weight is a parameter, and has dtype int64"):
         model.load_state_dict({**state, "0.weight": np.zeros((3, 2), int)}, assign=True)
     assert model[0].weight is kept
+
+
+def test_an_assigned_state_that_is_refused_leaves_lazy_layers_lazy() -> None:
+    model = nn.Sequential(line(), nn.LazyLinear(1))
+    state = nn.Sequential(line(), nn.Linear(3, 1)).state_dict()
+
+    with pytest.raises(ArgumentError, match=r"0\.weight is a parameter"):
+        model.load_state_dict({**state, "0.weight": np.zeros((3, 2), int)}, assign=True)
+    assert type(model[1]) is nn.LazyLinear

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoizedRun"]
 
-#: Guards the answers of a node, which rows on several workers may add at a time. Reentrant: what the garbage collector
-#: runs, at any line, may run a backward.
+#: Guards the answers of a node, which rows on several workers may add and remove at a time. Reentrant: what the garbage
+#: collector runs, at any line, may run a backward.
 _MUTEX = threading.RLock()
 
 
@@ -61,7 +61,8 @@ class MemoizedRun:
 
     def forget(self) -> None:
         """Keep no answer to what was asked, which the node has refused."""
-        self._node.make_meta().forget_answer(self._question)
+        with _MUTEX:
+            self._node.make_meta().forget_answer(self._question)
 
     def ask(self) -> Any:
         """Run the body, in any thread; keep and return its gradients, or return an awaitable that does."""

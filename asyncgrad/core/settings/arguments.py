@@ -185,7 +185,10 @@ def check_callable(
 
 def _described(value: Any) -> str:
     """Return a description of what is no array: of objects that show nothing but their address, the kind alone."""
-    kind, name = type(value).__name__, getattr(value, "__name__", "")
+    kind, name = type(value).__name__, ""
+    if isinstance(value, (type, *_FUNCTIONS)):
+        # Of no other object: it may be a property that raises.
+        name = getattr(value, "__name__", "")
     if isinstance(value, type):
         return f"the class {name}"
     if isinstance(value, _FUNCTIONS) and name:

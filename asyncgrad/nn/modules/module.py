@@ -589,17 +589,17 @@ class Module:
         try:
             self._initialize_lazy(state_dict, lazy)
             own, extra, arrays, found = self._matched(state_dict, truth(strict, "strict"), named, problems)
+            new = _all_assigned(own, state_dict, arrays) if is_assigned else None
         except BaseException:
             for module, kind, attributes in lazy:
                 object.__setattr__(module, "__class__", kind)
                 vars(module).clear()
                 vars(module).update(attributes)
             raise
-        if is_assigned:
-            new = {id(own[path]): _assigned(path, own[path], state_dict[path], arrays[path]) for path in arrays}
-            self._map_own_tensors(lambda tensor: new.get(id(tensor), tensor))
-        else:
+        if new is None:
             _write_all(own, arrays)
+        else:
+            self._map_own_tensors(lambda tensor: new.get(id(tensor), tensor))
         for path, module in extra.items():
             if path in state_dict:
                 module.set_extra_state(state_dict[path])
@@ -1290,6 +1290,11 @@ def _write_all(own: Mapping[str, Tensor], arrays: Mapping[str, Any]) -> None:
         prepare_write(tensor)
         on_device_of(tensor._data, setitem, ..., array)
         tensor._bump_version()
+
+
+def _all_assigned(own: Mapping[str, Tensor], given: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[int, Tensor]:
+    """Return what stands in the place of each tensor of a module, by its id: the values of a state dict, `given`."""
+    return {id(own[path]): _assigned(path, own[path], given[path], array) for path, array in arrays.items()}
 
 
 def _assigned(path: str, tensor: Tensor, value: Any, array: Any) -> Tensor:

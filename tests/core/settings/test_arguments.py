@@ -58,3 +58,12 @@ def test_a_number_with_more_digits_than_python_writes_is_described():
         whole_number(-HUGE, "rate", 1, "more")
 
     assert describe([1, HUGE]) == "list [1, <16610 bits>]"
+
+
+def test_an_object_whose_name_raises_is_described():
+    class Nameless:
+        @property
+        def __name__(self):
+            raise ValueError("no name yet")
+
+    assert describe(Nameless()) == "an object of the class Nameless"

@@ -131,7 +131,7 @@ def _line_by_line(
     given["axis"] = 0
     if "keepdims" in given:
         given["keepdims"] = False
-    found = []
+    found: list[Any] = []
     for index in np.ndindex(shape):
         parts = [one[index] for one in lines]
         known = [~np.isnan(raw(one)) for one in parts]

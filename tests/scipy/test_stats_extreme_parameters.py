@@ -116,6 +116,7 @@ def test_an_entropy_by_fixed_points_is_that_of_an_integral(family: str, shapes: 
     [
         ("genextreme", (0.3,)),
         ("nct", (9.0, 1.0)),
+        ("truncexpon", (2.0,)),
         ("tukeylambda", (0.01,)),
         ("weibull_max", (2.0,)),
         ("weibull_min", (2.0,)),

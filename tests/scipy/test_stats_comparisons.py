@@ -242,3 +242,20 @@ def test_a_correlation_of_data_of_any_size() -> None:
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
     with pytest.raises((ArgumentError, TypeError, ValueError), match=message):
         call()
+
+
+def test_what_has_no_statistic_has_no_p_value() -> None:
+    equal = np.ones(4)
+    for equal_var in (True, False):
+        result = stats.f_oneway(equal, equal, equal_var=equal_var)
+        assert np.isnan(result.statistic.item())
+        assert np.isnan(result.pvalue.item())
+    flags, data = np.array([[True], [False], [True]]), np.array([[1.0, np.nan], [2.0, np.nan], [4.0, 3.0]])
+    found = stats.pointbiserialr(flags, data, nan_policy="omit")
+    assert np.isnan(found.statistic.numpy()).tolist() == [False, True]
+
+
+def test_degrees_of_freedom_may_be_a_list() -> None:
+    data = np.array([[3.0, 4.0], [5.0, 8.0], [4.0, 9.0]])
+    found, expected = stats.chisquare(data, ddof=[0, 1]), scipy.stats.chisquare(data, ddof=[0, 1])
+    np.testing.assert_allclose(found.pvalue.numpy(), expected.pvalue)

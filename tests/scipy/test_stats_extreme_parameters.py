@@ -109,3 +109,21 @@ def test_an_entropy_by_fixed_points_is_that_of_an_integral(family: str, shapes: 
     found = getattr(stats, family).entropy(*shapes)
 
     np.testing.assert_allclose(found.item(), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("genextreme", (0.3,)),
+        ("nct", (9.0, 1.0)),
+        ("truncexpon", (2.0,)),
+        ("tukeylambda", (0.01,)),
+        ("weibull_max", (2.0,)),
+        ("weibull_min", (2.0,)),
+    ],
+)
+def test_moments_of_float32_parameters_are_float32(name: str, shapes: tuple[float, ...]) -> None:
+    family = getattr(stats, name)
+    given = [ag.tensor(np.full(2, shape, np.float32)) for shape in shapes]
+    assert [moment.dtype for moment in family.stats(*given, moments="mv")] == [np.float32, np.float32]
+    np.testing.assert_allclose(family.var(*given).numpy(), getattr(scipy.stats, name).var(*shapes), rtol=1e-4)

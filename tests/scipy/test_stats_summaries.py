@@ -280,3 +280,38 @@ def test_a_transform_of_numbers_of_both_signs_is_smooth_at_0() -> None:
     (grad,) = sync.grad(stats.yeojohnson(x, 0.75).sum(), [x])
 
     np.testing.assert_allclose(grad, 1.0, rtol=1e-8)
+
+
+def test_a_test_of_nothing_but_nan_has_the_parts_of_others() -> None:
+    nothing = ag.tensor(np.full((9, 2), np.nan))
+    for name in ("skewtest", "kurtosistest", "normaltest", "jarque_bera", "chisquare"):
+        result = getattr(stats, name)(nothing, axis=0, nan_policy="omit")
+        assert np.isnan(result.statistic.numpy()).all()
+        assert result.pvalue.shape == (2,)
+    assert np.isnan(stats.ttest_1samp(nothing, 0.0, nan_policy="omit").pvalue.numpy()).all()
+    assert stats.lmoment(nothing, nan_policy="omit").shape == (4, 2)
+
+
+def test_numbers_that_do_not_count_move_no_expectile() -> None:
+    for level in (0.0, 0.25, 1.0):
+        assert stats.expectile([3.0, 1.0, 2.0, 5.0], level, weights=[0.0, 0.0, 1.0, 0.0]).item() == 2.0
+    assert stats.expectile([3.0, 1.0, 2.0, 5.0], 1.0, weights=[0.0, 1.0, 1.0, 0.0]).item() == 2.0
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in log")
+@pytest.mark.filterwarnings("ignore:The geometric standard deviation")
+def test_geometric_deviations_leave_out_negative_numbers_and_nan_as_scipy() -> None:
+    data = np.array([1.0, -1.0, 2.0, np.nan, 3.0])
+    x = ag.tensor(data, requires_grad=True)
+    value = stats.gstd(x, nan_policy="omit")
+    assert value.item() == pytest.approx(scipy.stats.gstd(data, nan_policy="omit"))
+    sync.backward(value)
+    assert x.grad is not None
+    assert (np.isfinite(x.grad.numpy()) & ((x.grad.numpy() == 0) == ~(data > 0))).all()
+
+
+def test_complex_data_have_no_order() -> None:
+    with pytest.raises(ValueError, match="a real sample"):
+        stats.lmoment(np.array([1j, 2.0, 3.0]))
+    with pytest.raises(ValueError, match="a real x"):
+        stats.quantile(np.array([1j, 2.0, 3.0]), 0.5)

@@ -511,6 +511,9 @@ def f_oneway(
             is_one = np.logical_and.reduce(np.broadcast_arrays(*(one.least == groups[0].least for one in groups)))
             statistic = np.where(is_flat, np.where(is_one, np.nan, np.inf), statistic)
         pvalue = special.fdtrc(between, within, statistic)
+        is_nan = np.isnan(raw(statistic))
+        # Of nan SciPy's function is 0 for infinite degrees of freedom.
+        pvalue = np.where(is_nan, np.nan, pvalue) if np.any(is_nan) else pvalue
     if keepdims:
         statistic, pvalue = (np.expand_dims(one, axes) for one in (statistic, pvalue))
     return OnewayResult(statistic, pvalue)

@@ -66,6 +66,7 @@ def product(*series: _Floats) -> _Floats:
 def polynomial(coefficients: _Floats, c: Any) -> Any:
     """Return the sum of the powers of c times coefficients."""
     value: Any = 0.0
-    for coefficient in coefficients[::-1]:
+    # Numbers of Python, which do not widen c.
+    for coefficient in coefficients[::-1].tolist():
         value = value * c + coefficient
     return value

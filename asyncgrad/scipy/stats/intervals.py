@@ -199,7 +199,7 @@ class TruncatedExponential(WithPowers):
         return _of_rest(q, b)
 
     def _mean_power(self, order: int, b: Any) -> Tensor:
-        return math.factorial(order) * special.gammainc(order + 1.0, b) / -np.expm1(-b)
+        return math.factorial(order) * special.gammainc(np.full_like(raw(b), order + 1.0), b) / -np.expm1(-b)
 
     def _entropy(self, b: Any) -> Tensor:
         return self._mean_power(1, b) + np.log(-np.expm1(-b))

@@ -131,14 +131,20 @@ def _line_by_line(
     given["axis"] = 0
     if "keepdims" in given:
         given["keepdims"] = False
-    found = []
+    found: list[Any] = []
     for index in np.ndindex(shape):
         parts = [one[index] for one in lines]
         known = [~np.isnan(raw(one)) for one in parts]
         if is_paired:
             known = [np.logical_and.reduce(known)] * len(parts)
-        given.update(zip(names, (one[mask] for one, mask in zip(parts, known, strict=True)), strict=True))
         is_empty = not all(mask.any() for mask in known)
+        is_last = len(found) + 1 == math.prod(shape)
+        if is_empty and is_last and not any(isinstance(one, tuple) for one in found):
+            # No line tells of the parts of the result: those of nothing but nan do.
+            given.update(zip(names, (one * np.nan for one in parts), strict=True))
+            found.append(function(*call.args, **call.kwargs))
+            continue
+        given.update(zip(names, (one[mask] for one, mask in zip(parts, known, strict=True)), strict=True))
         found.append(np.sum(parts[0]) * np.nan if is_empty else function(*call.args, **call.kwargs))
     final = kept_shape if keepdims else shape
     return _stacked(found, final)

@@ -210,7 +210,8 @@ def _counted(
         f_exp = np.mean(f_obs, -1, keepdims=True)
     elif checked:
         _check_sums(checked, f_obs, f_exp)
-    return _by_chi2(np.sum(_divergences(f_obs, f_exp, power), -1), f_obs.shape[-1] - 1.0 - ddof)
+    statistic = np.sum(_divergences(f_obs, f_exp, power), -1)
+    return _by_chi2(statistic, f_obs.shape[-1] - 1.0 - (np.asarray(ddof) if isinstance(ddof, (list, tuple)) else ddof))
 
 
 def chisquare(

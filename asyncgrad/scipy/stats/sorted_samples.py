@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ...core.arrays.values import raw
+from ...core.arrays.values import raw, refuse_complex
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
@@ -88,6 +88,7 @@ def lmoment(
         raise ValueError(
             "scipy.stats.lmoment takes an axis that is a whole number, not None: reshape the sample to (-1,)"
         )
+    refuse_complex("scipy.stats.lmoment", "a real sample", raw(asarray(sample)), error=ValueError)
     orders = np.arange(1, 5) if order is None else np.asarray(raw(order))
     if orders.ndim > 1 or not orders.size or orders.dtype.kind not in "iu" or np.any(orders < 1):
         raise ArgumentError(f"asyncgrad.scipy.stats.lmoment takes for order whole numbers from 1 on, not {order!r}")
@@ -335,6 +336,7 @@ def quantile(
     if asarray(p).dtype.kind != "f":
         raise ValueError(f"scipy.stats.quantile takes p of floating dtype, not {asarray(p).dtype}")
     data = _of_one_dtype(*((x, p) if weights is None else (x, p, weights)))
+    refuse_complex("scipy.stats.quantile", "a real x", raw(data[0]), error=ValueError)
     if nan_policy == "raise" and np.any(np.isnan(raw(data[0]))):
         raise ValueError("The input contains nan values")
     ndim = max(data[0].ndim, data[1].ndim)
@@ -405,12 +407,15 @@ def expectile(a: Any, alpha: Any = 0.5, *, weights: Any = None) -> Tensor:
     is_above = moved = values > np.average(values, weights=sizes)
     # Newton's steps, of a function of straight pieces, end.
     for _ in range(values.size):
-        if not np.any(moved):
+        factors = sizes * np.where(moved, level, 1 - level)
+        total = np.sum(factors)
+        if not np.any(moved) or total == 0:
+            # Those that count lie at one number.
             break
         is_above = moved
-        factors = sizes * np.where(is_above, level, 1 - level)
-        moved = values > np.sum(factors * values) / np.sum(factors)
+        moved = values > np.sum(factors * values) / total
         if np.array_equal(moved, is_above):
             break
     factors = weights * np.where(is_above, alpha, 1 - alpha) if np.any(is_above) else weights
+    factors = factors if np.sum(raw(factors)) else weights
     return np.sum(factors * a) / np.sum(factors)

@@ -292,11 +292,21 @@ def describe(
     )
 
 
-@by_nan_policy("a")
+def _logarithms(a: Any) -> Any:
+    """Return the logarithms of data; the slope of that of nan would be nan, whatever it is multiplied by."""
+    is_nan = np.isnan(raw(a))
+    return np.where(is_nan, np.nan, np.log(np.where(is_nan, 1.0, a))) if np.any(is_nan) else np.log(a)
+
+
 @in_single
 def gstd(a: Any, axis: _Axis = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> Tensor:
     """Return the geometric standard deviation of positive data, as `scipy.stats.gstd`; arguments as for `numpy.std`."""
-    logarithms = np.log(floating(a))
+    # SciPy's nan_policy is about the logarithms, so that it leaves out negative numbers, too.
+    return _gstd(_logarithms(floating(a)), axis, ddof, keepdims, nan_policy)
+
+
+@by_nan_policy("logarithms")
+def _gstd(logarithms: Any, axis: _Axis, ddof: int, keepdims: bool, nan_policy: str) -> Tensor:
     if reduced_count(logarithms.shape, axis) <= ddof:
         return np.sum(logarithms, axis, keepdims=keepdims) * np.nan
     return np.exp(np.std(logarithms, axis, ddof=ddof, keepdims=keepdims))
@@ -345,11 +355,7 @@ def zscore(a: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propa
 @in_single
 def gzscore(a: Any, *, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate") -> Tensor:
     """Return the scores of the logarithms of positive data, as `scipy.stats.gzscore`; arguments as for `zscore`."""
-    a = floating(a)
-    is_nan = np.isnan(raw(a))
-    # The slope of a logarithm of nan would be nan, whatever it is multiplied by.
-    logarithms = np.where(is_nan, np.nan, np.log(np.where(is_nan, 1.0, a))) if np.any(is_nan) else np.log(a)
-    return zscore(logarithms, axis, ddof, nan_policy)
+    return zscore(_logarithms(floating(a)), axis, ddof, nan_policy)
 
 
 def _weighted_mean(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:
@@ -713,4 +719,7 @@ def pointbiserialr(
         nan_policy: "propagate", "omit" or "raise"; a pair with nan is left out whole.
         keepdims: whether the axis remains, with length 1.
     """
+    if x.shape[-1] < 2:
+        nothing = np.sum(y, -1) * np.nan
+        return PearsonResult(nothing, nothing)
     return pearsonr(x, y, axis=-1)

@@ -221,7 +221,8 @@ def test_a_normal_probability_is_differentiable_by_a_covariance_of_three_variabl
         - np.eye(3) * np.sum(by_correlation * (cov - np.eye(3)), 1) / 2
         - np.diag(np.diag(by_correlation / 2))
     )
-    np.testing.assert_allclose(found.numpy(), 1 / 8 + np.arcsin(correlations).sum() / (4 * np.pi), atol=1e-5)
+    # SciPy draws the points at which it integrates, and asks for an error of 1e-5, which it estimates.
+    np.testing.assert_allclose(found.numpy(), 1 / 8 + np.arcsin(correlations).sum() / (4 * np.pi), atol=1e-4)
     np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-10)
     inside = np.sqrt(1 - 0.5**2) * np.sqrt(1 - 0.25**2)
     share = 1 / 4 + np.arcsin((0.125 + 0.5 * 0.25) / inside) / (2 * np.pi)

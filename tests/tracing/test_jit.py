@@ -474,7 +474,7 @@ def test_a_call_that_is_traced_or_compared_warns_as_often_as_the_function():
 
 def test_a_compiled_function_within_another_has_no_program_for_the_runs_that_compare_that():
     inner = ag.jit(np.sin)
-    outer = ag.jit(lambda x: inner(x).sum())
+    outer: Any = ag.jit(lambda x: inner(x).sum())
     for _ in range(6):
         outer(leaf(1.0))
 

@@ -69,55 +69,6 @@ def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
 
 
 @final
-class WithVersions(tuple[Any, ...]):  # noqa: SLOT001  # a tuple with slots there is none
-    """The saved values of a node, where a tensor among them had been written into before the save, which is rare."""
-
-    #: The version of each saved value at the save; 0 for one that is no tensor. None if all are 0.
-    versions: tuple[int, ...] | None
-    #: Tensors that no derivative is with respect to, each with its version: see `with_constants`.
-    constants: tuple[tuple[TensorBase, int], ...]
-
-
-def with_versions(
-    saved: tuple[Any, ...],
-    versions: tuple[int, ...] | None,
-    constants: tuple[tuple[TensorBase, int], ...] = (),
-) -> tuple[Any, ...]:
-    """Return a node's saved values with their versions; `versions` is None where all are 0."""
-    if versions is None and not constants:
-        return saved if saved.__class__ is tuple else tuple(saved)
-    kept = WithVersions(saved)
-    kept.versions, kept.constants = versions, constants
-    return kept
-
-
-def constants_of(saved: tuple[Any, ...] | None) -> tuple[tuple[TensorBase, int], ...]:
-    """Return the tensors among a node's saved values that no derivative is with respect to, with their versions."""
-    return saved.constants if isinstance(saved, WithVersions) else ()
-
-
-def with_constants(saved: tuple[Any, ...], values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return a node's saved values with the versions of tensors among `values`, which no derivative is with respect to.
-
-    asyncgrad's own functions get none: what they take beside the tensors of a derivative are arrays and options.
-    """
-    constants = tuple([(value, version_of(value)) for value in values if isinstance(value, TensorBase)])
-    return with_versions(saved, getattr(saved, "versions", None), constants) if constants else saved
-
-
-def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> None:
-    """Raise if the memory of a saved tensor has been written into since `node` saved it.
-
-    Raises:
-        ChangedTensorError: the versions differ; the message names the node, the tensor and both versions.
-    """
-    version = version_of(tensor)
-    if version != saved_version:
-        hint = "Change a copy instead: t = t.copy(); t += ..."
-        raise changed_error(node, tensor, (tensor._grad_fn, tensor._output_nr), version, saved_version, hint)
-
-
-@final
 class ConstantVersions:
     """The versions of tensors that a backward reads, and that no derivative is with respect to.
 
@@ -141,6 +92,55 @@ class ConstantVersions:
         """
         for tensor, version in self._versions:
             check_version(node, tensor, version)
+
+
+@final
+class WithVersions(tuple[Any, ...]):  # noqa: SLOT001  # a tuple with slots there is none
+    """The saved values of a node, where a tensor among them had been written into before the save, which is rare."""
+
+    #: The version of each saved value at the save; 0 for one that is no tensor. None if all are 0.
+    versions: tuple[int, ...] | None
+    #: Of tensors that no derivative is with respect to; None if there are none.
+    constants: ConstantVersions | None
+
+
+def with_versions(
+    saved: tuple[Any, ...],
+    versions: tuple[int, ...] | None,
+    constants: ConstantVersions | None = None,
+) -> tuple[Any, ...]:
+    """Return a node's saved values with their versions; `versions` is None where all are 0."""
+    if versions is None and constants is None:
+        return saved if saved.__class__ is tuple else tuple(saved)
+    kept = WithVersions(saved)
+    kept.versions, kept.constants = versions, constants
+    return kept
+
+
+def constants_of(saved: tuple[Any, ...] | None) -> ConstantVersions | None:
+    """Return the versions of the tensors among a node's saved values that no derivative is with respect to."""
+    return saved.constants if isinstance(saved, WithVersions) else None
+
+
+def with_constants(saved: tuple[Any, ...], values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a node's saved values with the versions of tensors among `values`, which no derivative is with respect to.
+
+    asyncgrad's own functions get none: what they take beside the tensors of a derivative are arrays and options.
+    """
+    tensors = [value for value in values if isinstance(value, TensorBase)]
+    return with_versions(saved, getattr(saved, "versions", None), ConstantVersions(tensors)) if tensors else saved
+
+
+def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> None:
+    """Raise if the memory of a saved tensor has been written into since `node` saved it.
+
+    Raises:
+        ChangedTensorError: the versions differ; the message names the node, the tensor and both versions.
+    """
+    version = version_of(tensor)
+    if version != saved_version:
+        hint = "Change a copy instead: t = t.copy(); t += ..."
+        raise changed_error(node, tensor, (tensor._grad_fn, tensor._output_nr), version, saved_version, hint)
 
 
 def changed_error(

@@ -195,8 +195,8 @@ class PrimitiveNode(TraceableNode):
         for count, index in enumerate(self.plan.tensor_slots):
             if type(saved[index]) is not Packed:
                 check_version(self, saved[index], 0 if versions is None else versions[count])
-        for tensor, version in constants_of(saved):
-            check_version(self, tensor, version)
+        if (constants := constants_of(saved)) is not None:
+            constants.check(self)
 
     def saved_entries(self) -> Sequence[Saved | Packed] | None:
         """Return the tensors that the formulas need, or what hooks have packed; None once released."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVarTuple, final
 
@@ -14,7 +15,7 @@ from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import register
 from ..arguments import floating
 from ..ufuncs import special
-from .nan_policies import as_lines, by_nan_policy, check_nan_policy
+from .nan_policies import as_lines, by_nan_policy, check_nan_policy, refuse_nan
 from .summaries import trim_mean
 
 __all__ = [
@@ -79,17 +80,22 @@ class TtestResult(_Results[Tensor, Tensor]):
         return self[1]
 
 
-def _tail(function: str, statistic: Any, df: Any, alternative: str) -> Any:
-    """Return the probability of a statistic as far out, by Student's distribution."""
+def tail(function: str, below: Callable[[Any], Any], statistic: Any, alternative: str) -> Any:
+    """Return the probability of a statistic as far out, by a distribution function that is symmetric about 0."""
     if alternative == "less":
-        return special.stdtr(df, statistic)
+        return below(statistic)
     if alternative == "greater":
-        return special.stdtr(df, -statistic)
+        return below(-statistic)
     if alternative != "two-sided":
         raise ValueError(
             f"scipy.stats.{function} takes alternative 'two-sided', 'less' or 'greater', not {alternative!r}"
         )
-    return 2 * special.stdtr(df, -np.abs(statistic))
+    return 2 * below(-np.abs(statistic))
+
+
+def _tail(function: str, statistic: Any, df: Any, alternative: str) -> Any:
+    """Return the probability of a statistic as far out, by Student's distribution."""
+    return tail(function, functools.partial(special.stdtr, df), statistic, alternative)
 
 
 @by_nan_policy("a")
@@ -489,8 +495,7 @@ def f_oneway(
         raise TypeError(f"scipy.stats.f_oneway takes equal_var True or False, not {equal_var!r}")
     check_nan_policy("f_oneway", nan_policy)
     data = [np.atleast_1d(floating(one)) for one in samples]
-    if nan_policy == "raise" and any(np.any(np.isnan(raw(one))) for one in data):
-        raise ValueError("The input contains nan values")
+    refuse_nan(nan_policy, *data)
     ndim = max(one.ndim for one in data)
     axes = reduced_axes(axis, ndim)
     if axis is None:

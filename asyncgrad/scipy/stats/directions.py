@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +11,10 @@ from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor
 from ..arguments import floating
-from .nan_policies import along_last_axis, by_nan_policy
+from ..roots import root_of_squares
+from .nan_policies import Axis, along_last_axis, by_nan_policy
 
 __all__ = ["circmean", "circstd", "circvar", "directional_stats"]
-
-_Axis = int | Sequence[int] | None
 
 
 def _means(samples: Any, period: Any) -> tuple[Any, Any]:
@@ -39,7 +37,7 @@ def circmean(
     samples: Any,
     high: Any = 2 * math.pi,
     low: Any = 0,
-    axis: _Axis = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     *,
     keepdims: bool = False,
@@ -70,7 +68,7 @@ def circvar(
     samples: Any,
     high: float | Tensor = 2 * math.pi,
     low: float | Tensor = 0,
-    axis: _Axis = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     *,
     keepdims: bool = False,
@@ -89,7 +87,7 @@ def circstd(
     samples: Any,
     high: float | Tensor = 2 * math.pi,
     low: float | Tensor = 0,
-    axis: _Axis = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     *,
     normalize: bool = False,
@@ -107,10 +105,7 @@ def circstd(
         keepdims: whether the axis remains, with length 1.
     """
     period = high - low
-    length = _length(samples, period)
-    is_flat = raw(length) == 1
-    found = np.sqrt(-2 * np.log(np.where(is_flat, math.exp(-1), length)))
-    found = np.where(is_flat, 0.0, found) if np.any(is_flat) else found
+    found = root_of_squares(-2 * np.log(_length(samples, period)))
     return found if normalize else found * (period / (2 * math.pi))
 
 

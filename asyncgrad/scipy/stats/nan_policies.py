@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +17,10 @@ from ...core.arrays.axes import kept_shape, reduced_axes
 from ...core.arrays.values import raw
 from ..arguments import floating
 
-__all__ = ["along_last_axis", "as_lines", "by_nan_policy", "check_nan_policy"]
+__all__ = ["Axis", "along_last_axis", "as_lines", "by_nan_policy", "check_nan_policy", "refuse_nan"]
+
+#: What summaries take: an axis, several, or None for all.
+Axis = int | Sequence[int] | None
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,16 +45,14 @@ def by_nan_policy(*samples: str, is_paired: bool = True) -> Callable[[F], F]:
             given = call.arguments
             policy = given.get("nan_policy", "propagate")
             check_nan_policy(function.__name__, policy)
-            names = [name for name in samples if given[name] is not None]
-            data = [floating(given[name]) for name in names]
+            names, data = _data_of(given, samples)
             if any(one.ndim == 0 for one in data):
                 data = [one if one.ndim else one.reshape((1,)) for one in data]
                 given.update(zip(names, data, strict=True))
             if policy != "propagate":
                 given["nan_policy"] = "propagate"
-                if any(np.any(np.isnan(raw(one))) for one in data):
-                    if policy == "raise":
-                        raise ValueError("The input contains nan values")
+                refuse_nan(policy, *data)
+                if policy == "omit" and _has_nan(data):
                     return _line_by_line(function, call, names, data, is_paired)
             return function(*call.args, **call.kwargs)
 
@@ -66,6 +67,22 @@ def check_nan_policy(function: str, policy: object) -> None:
         # Where a part is called, the error gets the name of the whole.
         named = "" if function.startswith("_") else f"scipy.stats.{function} "
         raise ValueError(f"{named}takes nan_policy 'propagate', 'omit' or 'raise', not {policy!r}")
+
+
+def refuse_nan(policy: str, *data: Any) -> None:
+    """Raise a ValueError if there is nan in data, and the policy is "raise"."""
+    if policy == "raise" and _has_nan(data):
+        raise ValueError("The input contains nan values")
+
+
+def _has_nan(data: Iterable[Any]) -> bool:
+    return any(np.any(np.isnan(raw(one))) for one in data)
+
+
+def _data_of(given: dict[str, Any], samples: Sequence[str]) -> tuple[list[str], list[Any]]:
+    """Return the names of those parameters that are data, and not None, and the data as tensors."""
+    names = [name for name in samples if given[name] is not None]
+    return names, [floating(given[name]) for name in names]
 
 
 def along_last_axis(*samples: str) -> Callable[[F], F]:
@@ -86,8 +103,7 @@ def along_last_axis(*samples: str) -> Callable[[F], F]:
             call = signature.bind(*args, **kwargs)
             call.apply_defaults()
             given = call.arguments
-            names = [name for name in samples if given[name] is not None]
-            data = [floating(given[name]) for name in names]
+            names, data = _data_of(given, samples)
             data = list(np.broadcast_arrays(*data)) if len(data) > 1 else data
             ndim = data[0].ndim
             axes = reduced_axes(given["axis"], ndim)
@@ -106,7 +122,11 @@ def _with_shape(found: Any, shape: tuple[int, ...]) -> Any:
     """Return a result, or each of several, in another shape."""
     if not isinstance(found, tuple):
         return np.reshape(found, shape)
-    parts = (np.reshape(one, shape) for one in found)
+    return _made_like(found, (np.reshape(one, shape) for one in found))
+
+
+def _made_like(found: tuple[Any, ...], parts: Iterable[Any]) -> Any:
+    """Return parts as a tuple of the class of a result, which may have names."""
     make = getattr(found, "_make", tuple)
     return make(parts)
 
@@ -118,11 +138,7 @@ def _line_by_line(
     given = call.arguments
     axis, keepdims = given["axis"], given.get("keepdims", False)
     ndim = max(one.ndim for one in data)
-    if axis is None:
-        axes = tuple(range(ndim))
-    else:
-        axes = tuple(one % ndim for one in (axis if isinstance(axis, Sequence) else (axis,)))
-    kept_shape = tuple(1 if one in axes else length for one, length in enumerate(data[0].shape))
+    axes = reduced_axes(axis, ndim)
     lines = [as_lines(one, axes, ndim) for one in data]
     if is_paired:
         lines = list(np.broadcast_arrays(*lines)) if len(lines) > 1 else lines
@@ -146,8 +162,7 @@ def _line_by_line(
             continue
         given.update(zip(names, (one[mask] for one, mask in zip(parts, known, strict=True)), strict=True))
         found.append(np.sum(parts[0]) * np.nan if is_empty else function(*call.args, **call.kwargs))
-    final = kept_shape if keepdims else shape
-    return _stacked(found, final)
+    return _stacked(found, kept_shape(data[0].shape, axes) if keepdims else shape)
 
 
 def as_lines(data: Any, axes: tuple[int, ...], ndim: int) -> Any:
@@ -166,6 +181,5 @@ def _stacked(found: list[Any], shape: tuple[int, ...]) -> Any:
     if several is None:
         return np.reshape(np.stack(found), shape)
     full = [one if isinstance(one, tuple) else (one,) * len(several) for one in found]
-    parts = [np.reshape(np.stack([floating(one) for one in column]), shape) for column in zip(*full, strict=True)]
-    make = getattr(several, "_make", tuple)
-    return make(parts)
+    columns = zip(*full, strict=True)
+    return _made_like(several, (np.reshape(np.stack([floating(one) for one in column]), shape) for column in columns))

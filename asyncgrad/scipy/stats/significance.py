@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +11,11 @@ from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor
 from ..ufuncs import special
-from .nan_policies import along_last_axis, by_nan_policy
+from .comparisons import tail
+from .nan_policies import Axis, along_last_axis, by_nan_policy
 from .summaries import kurtosis, skew
 
 __all__ = ["chisquare", "jarque_bera", "kurtosistest", "normaltest", "power_divergence", "skewtest"]
-
-_Axis = int | Sequence[int] | None
 
 
 class SignificanceResult(NamedTuple):
@@ -34,15 +32,7 @@ class SignificanceResult(NamedTuple):
 
 def _by_normal(function: str, statistic: Any, alternative: str) -> SignificanceResult:
     """Return a statistic that is standard normal, with its p-value."""
-    if alternative == "less":
-        return SignificanceResult(statistic, special.ndtr(statistic))
-    if alternative == "greater":
-        return SignificanceResult(statistic, special.ndtr(-statistic))
-    if alternative != "two-sided":
-        raise ValueError(
-            f"scipy.stats.{function} takes alternative 'two-sided', 'less' or 'greater', not {alternative!r}"
-        )
-    return SignificanceResult(statistic, 2 * special.ndtr(-np.abs(statistic)))
+    return SignificanceResult(statistic, tail(function, special.ndtr, statistic, alternative))
 
 
 def _by_chi2(statistic: Any, df: Any) -> SignificanceResult:
@@ -57,7 +47,7 @@ def _by_chi2(statistic: Any, df: Any) -> SignificanceResult:
 @in_single
 @along_last_axis("x")
 def jarque_bera(
-    x: Any, *, axis: _Axis = None, nan_policy: str = "propagate", keepdims: bool = False
+    x: Any, *, axis: Axis = None, nan_policy: str = "propagate", keepdims: bool = False
 ) -> SignificanceResult:
     """Return Jarque and Bera's test of whether data are normal, by skewness and kurtosis, as `scipy.stats.jarque_bera`.
 
@@ -111,7 +101,7 @@ def _kurtosis_statistic(a: Any) -> Tensor:
 @along_last_axis("a")
 def skewtest(
     a: Any,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     alternative: str = "two-sided",
     *,
@@ -136,7 +126,7 @@ def skewtest(
 @along_last_axis("a")
 def kurtosistest(
     a: Any,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     alternative: str = "two-sided",
     *,
@@ -152,7 +142,7 @@ def kurtosistest(
 @by_nan_policy("a")
 @in_single
 @along_last_axis("a")
-def normaltest(a: Any, axis: _Axis = 0, nan_policy: str = "propagate", *, keepdims: bool = False) -> SignificanceResult:
+def normaltest(a: Any, axis: Axis = 0, nan_policy: str = "propagate", *, keepdims: bool = False) -> SignificanceResult:
     """Return the test of whether data are normal, by `skewtest` and `kurtosistest`, as `scipy.stats.normaltest`.
 
     Arguments as for `skewtest`.
@@ -204,7 +194,7 @@ def _check_sums(function: str, observed: object, expected: object) -> None:
 @in_single
 @along_last_axis("f_obs", "f_exp")
 def _counted(
-    f_obs: Any, f_exp: Any, ddof: Any, axis: _Axis, power: Any, checked: str, nan_policy: str, keepdims: bool
+    f_obs: Any, f_exp: Any, ddof: Any, axis: Axis, power: Any, checked: str, nan_policy: str, keepdims: bool
 ) -> SignificanceResult:
     if f_exp is None:
         f_exp = np.mean(f_obs, -1, keepdims=True)
@@ -218,7 +208,7 @@ def chisquare(
     f_obs: Any,
     f_exp: Any = None,
     ddof: Any = 0,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     *,
     sum_check: bool = True,
     nan_policy: str = "propagate",
@@ -250,7 +240,7 @@ def power_divergence(
     f_obs: Any,
     f_exp: Any = None,
     ddof: Any = 0,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     lambda_: Any = None,
     *,
     nan_policy: str = "propagate",

@@ -15,11 +15,9 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..ufuncs import special
-from .nan_policies import along_last_axis, by_nan_policy, check_nan_policy
+from .nan_policies import Axis, along_last_axis, by_nan_policy, check_nan_policy, refuse_nan
 
 __all__ = ["differential_entropy", "expectile", "lmoment", "quantile"]
-
-_Axis = int | Sequence[int] | None
 
 
 # L-moments.
@@ -39,7 +37,7 @@ def _weights(count: int, most: int) -> np.ndarray:
 @in_single
 @along_last_axis("sample")
 def _lmoments(
-    sample: Any, most: int, axis: _Axis, is_sorted: bool, standardize: bool, nan_policy: str, keepdims: bool
+    sample: Any, most: int, axis: Axis, is_sorted: bool, standardize: bool, nan_policy: str, keepdims: bool
 ) -> tuple[Any, ...]:
     """Return all L-moments up to an order."""
     count = sample.shape[-1]
@@ -148,7 +146,7 @@ def differential_entropy(
     *,
     window_length: int | None = None,
     base: float | None = None,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     method: str = "auto",
     nan_policy: str = "propagate",
     keepdims: bool = False,
@@ -337,8 +335,7 @@ def quantile(
         raise ValueError(f"scipy.stats.quantile takes p of floating dtype, not {asarray(p).dtype}")
     data = _of_one_dtype(*((x, p) if weights is None else (x, p, weights)))
     refuse_complex("scipy.stats.quantile", "a real x", raw(data[0]), error=ValueError)
-    if nan_policy == "raise" and np.any(np.isnan(raw(data[0]))):
-        raise ValueError("The input contains nan values")
+    refuse_nan(nan_policy, data[0])
     ndim = max(data[0].ndim, data[1].ndim)
     if axis is None:
         data, place = [one.reshape((-1,)) for one in data], 0

@@ -16,7 +16,7 @@ from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..ufuncs import special
-from .nan_policies import along_last_axis, by_nan_policy
+from .nan_policies import Axis, along_last_axis, by_nan_policy, check_nan_policy, refuse_nan
 from .shares import divergence_of_shares, entropy_of_shares
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ __all__ = [
     "zscore",
 ]
 
-_Axis = int | Sequence[int] | None
 #: Of the standard normal distribution.
 _THIRD_QUARTILE = float(special.ndtri(0.75))
 
@@ -94,7 +93,7 @@ def _standardized(a: Any, order: int, axis: Any, keepdims: bool) -> Any:
 def moment(
     a: Any,
     order: int | Sequence[int] = 1,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     *,
     center: Any = None,
@@ -132,9 +131,7 @@ def _moment(a: Any, order: int, axis: Any, center: Any, keepdims: bool) -> Any:
 
 @by_nan_policy("a")
 @in_single
-def skew(
-    a: Any, axis: _Axis = 0, bias: bool = True, nan_policy: str = "propagate", *, keepdims: bool = False
-) -> Tensor:
+def skew(a: Any, axis: Axis = 0, bias: bool = True, nan_policy: str = "propagate", *, keepdims: bool = False) -> Tensor:
     """Return the skewness, as `scipy.stats.skew`; nan for data that are all equal.
 
     Args:
@@ -153,7 +150,7 @@ def skew(
 @in_single
 def kurtosis(
     a: Any,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     fisher: bool = True,
     bias: bool = True,
     nan_policy: str = "propagate",
@@ -196,9 +193,7 @@ def _kstat(data: Any, order: int) -> Tensor:
 @by_nan_policy("data")
 @in_single
 @along_last_axis("data")
-def kstat(
-    data: Any, n: int = 2, *, axis: _Axis = None, nan_policy: str = "propagate", keepdims: bool = False
-) -> Tensor:
+def kstat(data: Any, n: int = 2, *, axis: Axis = None, nan_policy: str = "propagate", keepdims: bool = False) -> Tensor:
     """Return the estimate of a cumulant that is right on average, as `scipy.stats.kstat`.
 
     Args:
@@ -220,7 +215,7 @@ def kstat(
 @in_single
 @along_last_axis("data")
 def kstatvar(
-    data: Any, n: int = 2, *, axis: _Axis = None, nan_policy: str = "propagate", keepdims: bool = False
+    data: Any, n: int = 2, *, axis: Axis = None, nan_policy: str = "propagate", keepdims: bool = False
 ) -> Tensor:
     """Return an estimate of the variance of `kstat` of order 1 or 2, as `scipy.stats.kstatvar`; arguments as for it."""
     count = data.shape[-1]
@@ -299,14 +294,14 @@ def _logarithms(a: Any) -> Any:
 
 
 @in_single
-def gstd(a: Any, axis: _Axis = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> Tensor:
+def gstd(a: Any, axis: Axis = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> Tensor:
     """Return the geometric standard deviation of positive data, as `scipy.stats.gstd`; arguments as for `numpy.std`."""
     # SciPy's nan_policy is about the logarithms, so that it leaves out negative numbers, too.
     return _gstd(_logarithms(floating(a)), axis, ddof, keepdims, nan_policy)
 
 
 @by_nan_policy("logarithms")
-def _gstd(logarithms: Any, axis: _Axis, ddof: int, keepdims: bool, nan_policy: str) -> Tensor:
+def _gstd(logarithms: Any, axis: Axis, ddof: int, keepdims: bool, nan_policy: str) -> Tensor:
     if reduced_count(logarithms.shape, axis) <= ddof:
         return np.sum(logarithms, axis, keepdims=keepdims) * np.nan
     return np.exp(np.std(logarithms, axis, ddof=ddof, keepdims=keepdims))
@@ -314,7 +309,7 @@ def _gstd(logarithms: Any, axis: _Axis, ddof: int, keepdims: bool, nan_policy: s
 
 @by_nan_policy("a")
 @in_single
-def sem(a: Any, axis: _Axis = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Tensor:
+def sem(a: Any, axis: Axis = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Tensor:
     """Return the standard error of the mean, as `scipy.stats.sem`; arguments as for `numpy.std`."""
     a = _data(a)
     return np.std(a, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(_count(a, axis))
@@ -323,7 +318,7 @@ def sem(a: Any, axis: _Axis = 0, ddof: int = 1, nan_policy: str = "propagate", *
 @by_nan_policy("a")
 @in_single
 def variation(
-    a: Any, axis: _Axis = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
+    a: Any, axis: Axis = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
 ) -> Tensor:
     """Return the standard deviation over the mean, as `scipy.stats.variation`; arguments as for `numpy.std`."""
     a = _data(a)
@@ -376,7 +371,7 @@ def _weighted_mean(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:
 @in_single
 def gmean(
     a: Any,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     dtype: npt.DTypeLike | None = None,
     weights: Any = None,
     nan_policy: str = "propagate",
@@ -401,7 +396,7 @@ def gmean(
 @in_single
 def hmean(
     a: Any,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     dtype: npt.DTypeLike | None = None,
     *,
     weights: Any = None,
@@ -437,7 +432,7 @@ def entropy(
     pk: Any,
     qk: Any = None,
     base: float | None = None,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     *,
     nan_policy: str = "propagate",
     keepdims: bool = False,
@@ -474,7 +469,7 @@ def pmean(
     a: Any,
     p: Any,
     *,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     dtype: npt.DTypeLike | None = None,
     weights: Any = None,
     nan_policy: str = "propagate",
@@ -521,18 +516,16 @@ def _score(scores: Any, compare: Any, axis: int | None, ddof: int) -> Any:
 
 def _without_nan(function: str, a: Any, nan_policy: str) -> Any:
     """Return data as a tensor; raise for nan where the policy is to."""
-    if nan_policy not in ("propagate", "omit", "raise"):
-        raise ValueError(f"scipy.stats.{function} takes nan_policy 'propagate', 'omit' or 'raise', not {nan_policy!r}")
+    check_nan_policy(function, nan_policy)
     a = floating(a)
-    if nan_policy == "raise" and np.any(np.isnan(raw(a))):
-        raise ValueError("The input contains nan values")
+    refuse_nan(nan_policy, a)
     return a
 
 
 @by_nan_policy("x")
 def iqr(
     x: Any,
-    axis: _Axis = None,
+    axis: Axis = None,
     rng: Sequence[float] = (25, 75),
     scale: float | str = 1.0,
     nan_policy: str = "propagate",
@@ -561,7 +554,7 @@ def iqr(
 @by_nan_policy("x")
 def median_abs_deviation(
     x: Any,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     center: Any = np.median,
     scale: float | str = 1.0,
     nan_policy: str = "propagate",
@@ -708,7 +701,7 @@ def pearsonr(
 @by_nan_policy("x", "y")
 @along_last_axis("x", "y")
 def pointbiserialr(
-    x: Any, y: Any, *, axis: _Axis = 0, nan_policy: str = "propagate", keepdims: bool = False
+    x: Any, y: Any, *, axis: Axis = 0, nan_policy: str = "propagate", keepdims: bool = False
 ) -> PearsonResult:
     """Return the correlation of a truth value and a number, as `scipy.stats.pointbiserialr`.
 

@@ -11,11 +11,11 @@ from numpy.lib.array_utils import normalize_axis_index
 from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor, asarray
-from .nan_policies import along_last_axis, by_nan_policy
+from ..roots import root_of_squares
+from .nan_policies import Axis, along_last_axis, by_nan_policy
 
 __all__ = ["tmax", "tmean", "tmin", "trim1", "trimboth", "tsem", "tstd", "tvar"]
 
-_Axis = int | Sequence[int] | None
 _Limits = Sequence[float | None] | None
 
 
@@ -51,14 +51,6 @@ def _variance(function: str, a: Any, limits: _Limits, inclusive: Sequence[bool],
     return np.sum(away * away, -1) / freedom, count
 
 
-def _root(variance: Any) -> Tensor:
-    """Return the square root of a variance, with the gradient 0 at 0, as that of `numpy.std`."""
-    is_flat = raw(variance) == 0
-    if not np.any(is_flat):
-        return np.sqrt(variance)
-    return np.where(is_flat, 0.0, np.sqrt(np.where(is_flat, 1.0, variance)))
-
-
 @by_nan_policy("a")
 @in_single
 @along_last_axis("a")
@@ -66,7 +58,7 @@ def tmean(
     a: Any,
     limits: _Limits = None,
     inclusive: Sequence[bool] = (True, True),
-    axis: _Axis = None,
+    axis: Axis = None,
     *,
     nan_policy: str = "propagate",
     keepdims: bool = False,
@@ -100,7 +92,7 @@ def tvar(
     a: Any,
     limits: _Limits = None,
     inclusive: Sequence[bool] = (True, True),
-    axis: _Axis = 0,
+    axis: Axis = 0,
     ddof: float = 1,
     *,
     nan_policy: str = "propagate",
@@ -117,14 +109,14 @@ def tstd(
     a: Any,
     limits: _Limits = None,
     inclusive: Sequence[bool] = (True, True),
-    axis: _Axis = 0,
+    axis: Axis = 0,
     ddof: float = 1,
     *,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> Tensor:
     """Return the square root of `tvar`, as `scipy.stats.tstd`; its gradient is 0 where it is 0."""
-    return _root(_variance("tstd", a, limits, inclusive, ddof)[0])
+    return root_of_squares(_variance("tstd", a, limits, inclusive, ddof)[0])
 
 
 @by_nan_policy("a")
@@ -134,7 +126,7 @@ def tsem(
     a: Any,
     limits: _Limits = None,
     inclusive: Sequence[bool] = (True, True),
-    axis: _Axis = 0,
+    axis: Axis = 0,
     ddof: float = 1,
     *,
     nan_policy: str = "propagate",
@@ -142,7 +134,7 @@ def tsem(
 ) -> Tensor:
     """Return the standard error of `tmean`, as `scipy.stats.tsem`; arguments as for `tvar`."""
     variance, count = _variance("tsem", a, limits, inclusive, ddof)
-    return _root(variance) / np.sqrt(count)
+    return root_of_squares(variance) / np.sqrt(count)
 
 
 @by_nan_policy("a")
@@ -151,7 +143,7 @@ def tsem(
 def tmin(
     a: Any,
     lowerlimit: float | None = None,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     inclusive: bool = True,
     nan_policy: str = "propagate",
     *,
@@ -181,7 +173,7 @@ def tmin(
 def tmax(
     a: Any,
     upperlimit: float | None = None,
-    axis: _Axis = 0,
+    axis: Axis = 0,
     inclusive: bool = True,
     nan_policy: str = "propagate",
     *,

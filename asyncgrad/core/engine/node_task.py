@@ -323,11 +323,14 @@ class NodeTask:
             raise no_tuple_error(node, outputs)
         if len(outputs) != len(node.next_nodes):
             raise gradient_count_error(node, tuple(outputs))
-        conforming = []
+        conforming: list[Any] = []
         create_graph, edge = self.graph_task.create_graph, -1
         # Without `enumerate` and `strict`, which cost as much as the check of one gradient.
         for target, input_nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
             edge += 1
+            if grad is None:
+                conforming.append(None)
+                continue
             value = grad
             if isinstance(grad, TensorBase):
                 if target is not None and grad._device is not target.device:
@@ -336,7 +339,7 @@ class NodeTask:
                     value = value._data
             if create_graph:
                 value = values.wrap(value, node.device)
-            if value is not None and target is not None:
+            if target is not None:
                 value = conform(node, edge, target, input_nr, value)
             conforming.append(value)
         return conforming

@@ -44,7 +44,7 @@ from .last_call import LastCall, Parts
 from .object_key import is_array, key_of_structure
 from .program import CheckFailed
 from .program_picture import picture_of, shown_of
-from .replay import Lease, ReplayNode, recorded_node
+from .replay import Lease, ReplayNode
 from .runner import runner
 from .trace import Refusal, Untraceable
 from .variant import Output, Variant, trace_variant
@@ -176,7 +176,7 @@ class Call:
         others = tuple([key_of_leaf(leaf) for leaf in self.leaves if not is_array(leaf)])
         return others, key_of_structure(self.structure), self._captured_names.read().key
 
-    def known_state(self) -> Hashable:
+    def note_state(self) -> Hashable:
         """Return what `state()` returned first."""
         if self.known is None:
             self.known = self.state()
@@ -190,6 +190,27 @@ class Call:
         """Return what the function returns for other arguments, with others in the place of what it has captured."""
         function = self._function_with(captured)
         return function(*map(without_mark, args), **{name: without_mark(one) for name, one in kwargs.items()})
+
+    def again(self, variant: Variant, drawn: Any, numbered: Sequence[Any]) -> list[Any]:
+        """Return what a program has computed of the call, by the function, in a context such as that of the call.
+
+        Args:
+            variant: the program.
+            drawn: the state of the generator before it ran; None where it has drawn nothing.
+            numbered: others in the place of the arrays and tensors among the arguments.
+
+        Raises:
+            ChangedTensorError: the function now reads something else.
+        """
+        if self.state() != self.known or not variant.guards.hold():
+            raise ChangedTensorError(
+                "the backward of a compiled function runs it again where its gradient is differentiated, or where it "
+                "begins at other outputs than the traced one, and what the function reads besides its arguments has "
+                "changed since the call"
+            )
+        drawing = nullcontext() if drawn is None else drawing_from(drawn)
+        with in_context(variant.context), drawing:
+            return computed_by(variant, self.run_with(numbered))
 
     def _function_with(self, captured: dict[Place, Any]) -> Callable[..., Any]:
         function = self._captured_names.function_with(captured)
@@ -520,7 +541,7 @@ class Jitted:
         if last is None or last.match(call.args, call.kwargs, call.captured) is None:
             if family.last_calls_made >= _MOST_LAST_CALLS:
                 return None
-            last = LastCall(variant, call.leaves, call.structure, call.captured, call.known_state())
+            last = LastCall(variant, call.leaves, call.structure, call.captured, call.note_state())
             family.last_calls[variant] = last
             family.last_calls_made += 1
         return last
@@ -755,8 +776,9 @@ class Computed:
             self.commit()
         if not (variant.wanted and variant.has_graph):
             return self.result()
-        reads = call.known if call.known is not None else call.known_state()
-        node = recorded_node(lease, _Again(variant, call, reads, self.state), call.numbered, self.outputs)
+        if call.known is None:
+            call.note_state()
+        node = ReplayNode(lease, call, self.state, self.outputs)
         if variant.returns_loss:
             # Most functions: without a list of what they return.
             return Tensor(self.outputs[0], node, 0, node.device)
@@ -768,42 +790,6 @@ class Computed:
         found: dict[int, Any] = {}
         results = [_result(one, node, self.outputs, self._call.leaves, found) for one in variant.outputs]
         return results[0] if variant.structure is LEAF else unflatten(variant.structure, results)
-
-
-@final
-class _Again:
-    """Runs a call again, eagerly, in a context such as that of the call.
-
-    Args:
-        variant: the program that has run.
-        call: the call.
-        reads: what the function has read.
-        state: of the generator before it ran; None where it has drawn nothing.
-    """
-
-    __slots__ = ("_call", "_reads", "_state", "_variant")
-
-    def __init__(self, variant: Variant, call: Call, reads: Hashable, state: Any) -> None:
-        self._reads = reads
-        self._variant = variant
-        self._call = call
-        self._state = state
-
-    def __call__(self, numbered: Sequence[Any]) -> list[Any]:
-        """Return what the program computes, for others in the place of the arrays and tensors among the arguments.
-
-        Raises:
-            ChangedTensorError: the function now reads something else.
-        """
-        if self._call.state() != self._reads or not self._variant.guards.hold():
-            raise ChangedTensorError(
-                "the backward of a compiled function runs it again where its gradient is differentiated, or where it "
-                "begins at other outputs than the traced one, and what the function reads besides its arguments has "
-                "changed since the call"
-            )
-        drawing = nullcontext() if self._state is None else drawing_from(self._state)
-        with in_context(self._variant.context), drawing:
-            return computed_by(self._variant, self._call.run_with(numbered))
 
 
 def _result(

@@ -250,7 +250,7 @@ class _Writer:
 
     def _compare_array(self, name: str, array: np.ndarray) -> None:
         shape, dtype = self._constant("shape", array.shape), self._constant("dtype", array.dtype)
-        # In C order, of which the flags tell, they follow from the shape; but for those of axes that nobody steps along.
+        # In C order, of which the flags tell, they follow from the shape, but for those of axes of one element.
         told = array.flags.c_contiguous and min(array.shape, default=2) > 1
         strides = "" if told else f"or {name}.strides != {self._constant('strides', array.strides)} "
         self._refuse(

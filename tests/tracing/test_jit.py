@@ -7,6 +7,7 @@ import copy
 import gc
 import io
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -459,17 +460,26 @@ def test_numpys_warnings_are_those_of_the_function():
         jitted(leaf(0.0))
 
 
-def test_a_call_that_is_traced_or_compared_warns_as_often_as_the_function():
+def _under_its_own_errstate(x):
+    with np.errstate(all="warn"):
+        y = 1.0 / x
+    return (y * 2.0 + 1.0).sum()
+
+
+@pytest.mark.parametrize("function", [lambda x: np.log(x).sum(), _under_its_own_errstate])
+def test_a_call_that_is_traced_or_compared_warns_as_often_as_the_function(function):
     def warned(fn: Any) -> list[str]:
         with pytest.warns(RuntimeWarning) as found:
             ag.sync.backward(fn(leaf(0.0)))
         return [str(one.message) for one in found]
 
-    jitted = ag.jit(lambda x: np.log(x).sum())
-    expected = warned(jitted.function)
+    filters = warnings.filters[:]
+    jitted = ag.jit(function)
+    expected = warned(function)
 
     assert [warned(jitted) for _ in range(5)] == 5 * [expected]
     assert jitted.counts["replayed"] == 1
+    assert warnings.filters == filters
 
 
 def test_a_compiled_function_within_another_has_no_program_for_the_runs_that_compare_that():
@@ -494,12 +504,12 @@ def _under_two_errstates(x):
 def test_each_step_runs_under_the_errstate_that_the_function_gives_it(backend):
     jitted = compiled(_under_two_errstates, leaf(1.0), backend=backend)
 
-    with pytest.warns(RuntimeWarning) as warnings:
+    with pytest.warns(RuntimeWarning) as told:
         jitted(leaf(0.0))
     with np.errstate(all="ignore"), pytest.raises(FloatingPointError):
         jitted(leaf(-1.0))
 
-    assert [str(one.message) for one in warnings] == ["divide by zero encountered in reciprocal"]
+    assert [str(one.message) for one in told] == ["divide by zero encountered in reciprocal"]
     assert jitted.counts["replayed"] > 1
 
 

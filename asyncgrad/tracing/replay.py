@@ -9,7 +9,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
-from ..core.graph.cost import LARGE, estimated_seconds
+from ..core.graph.cost import estimated_seconds
 from ..core.graph.leaf import gradient_edge, gradient_places
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
@@ -83,7 +83,7 @@ class ReplayNode(HandwrittenNode):
         outputs: what the program has computed.
     """
 
-    __slots__ = ("_arguments", "_call", "_drawn", "_lease", "_metadata")
+    __slots__ = ("_arguments", "_call", "_drawn", "_lease", "_metadata", "checks_always")
 
     is_users = False
 
@@ -92,6 +92,7 @@ class ReplayNode(HandwrittenNode):
         # By `map`, without a function's frame for each call.
         self._connect_places(*gradient_places(map(arguments.__getitem__, variant.wanted)))
         self.meta = None
+        self.checks_always = variant.may_be_long
         self.device: Any = arguments[variant.wanted[0]]._device
         self._metadata: tuple[InputMetadata | None, ...] = ()
         if len(outputs) == 1:
@@ -121,12 +122,20 @@ class ReplayNode(HandwrittenNode):
 
     @staticmethod
     def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:
-        """Tell whether the backward of the program is long."""
+        """Tell whether the backward of the program may be long."""
         return node.reads_large()
 
     def reads_large(self) -> bool:
-        """Tell whether the backward of the program is long."""
-        return self._lease.variant.program.work >= LARGE
+        """Tell whether the backward of the program may be long."""
+        return self._lease.variant.may_be_long
+
+    def note_slow(self) -> None:
+        """Have backward passes of the program measured: it knows better than the shape of a loss how long they are."""
+        self._lease.variant.note_long()
+
+    def note_cheap(self) -> None:
+        """Stop measuring backward passes of the program."""
+        self._lease.variant.note_short()
 
     def cost_key(self, grads: Sequence[object]) -> tuple[object, float]:
         """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""

@@ -17,7 +17,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
+from asyncgrad.core.graph.cost import LARGE
+from asyncgrad.core.recording import handwritten_node
 from asyncgrad.errors import ChangedTensorError, ReleasedGraphError
+from asyncgrad.tracing.table import Table
 from tests.support.failing import Trouble, raising
 from tests.support.leaves import leaf, leaf_of
 from tests.tracing.running import bits, compiled, grads_of, same
@@ -254,6 +257,37 @@ def test_threads_may_call_it_at_once(threads_switch_often):
         thread.join()
 
     assert wrong == []
+
+
+@pytest.fixture
+def threads(monkeypatch) -> list[int]:
+    """Which thread has run each backward by a program, in a process that has met no large arrays."""
+    found: list[int] = []
+    run = Table.run_backward
+    monkeypatch.setattr(handwritten_node, "large_arrays_met", [False])
+    monkeypatch.setattr(Table, "run_backward", lambda *args: found.append(threading.get_ident()) or run(*args))
+    return found
+
+
+@pytest.mark.parametrize(("seconds", "is_elsewhere"), [(0.0, True), (10.0, False)])
+async def test_a_worker_runs_a_backward_that_is_expected_to_be_long(threads, seconds, is_elsewhere):
+    x = leaf_of(np.ones(LARGE))
+    jitted = compiled(lambda x: (x * x).sum(), x)
+
+    with ag.offload_threshold(seconds):
+        await jitted(x).backward()
+
+    assert [one != threading.get_ident() for one in threads] == [is_elsewhere]
+
+
+async def test_a_worker_runs_a_backward_of_little_that_has_kept_its_thread_for_long(threads):
+    jitted = compiled(lambda x: (x * x).sum(), leaf(1.0))
+
+    with ag.offload_threshold(0.0), ag.loop_budget(0.0):
+        for _ in range(2):
+            await jitted(leaf(1.0)).backward()
+
+    assert [one != threading.get_ident() for one in threads] == [False, True]
 
 
 async def test_tasks_may_call_it_at_once():

@@ -62,6 +62,9 @@ class Static:
     def __init__(self, value: Any) -> None:
         self.value = value
 
+    def __repr__(self) -> str:
+        return f"static {self.value!r}"
+
 
 def without_mark(argument: Any) -> Any:
     """Return an argument as the function gets it."""

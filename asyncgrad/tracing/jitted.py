@@ -335,6 +335,10 @@ class Jitted:
             return self._last_call.variant
         return next((one for family in self._families.values() for one in family.variants), None)
 
+    def reasons_for_good(self) -> list[str]:
+        """Return why calls are eager for good, of each key for which they are."""
+        return [reason for one in self._families.values() if (reason := one.reason or one.refusal) is not None]
+
     def attributes_of_users(self) -> dict[str, Any]:
         """Return the attributes that are not its own."""
         return {name: value for name, value in vars(self).items() if name not in self._own_names}
@@ -691,9 +695,12 @@ def picture_of_functions(functions: Sequence[Jitted], title: str, folded: bool, 
         if variant is not None
     ]
     if not found:
+        reasons = [reason for one in functions for reason in one.reasons_for_good()]
         raise ArgumentError(
-            f"{title} has no program yet: call it three times before, or draw what ag.jit.explain returns for it and "
-            "some arguments"
+            f"{title} has no program: {'; '.join(reasons)}"
+            if reasons
+            else f"{title} has no program yet: call it three times before, or draw what ag.jit.explain returns for it "
+            "and some arguments"
         )
     return picture_of(found, title, folded, most)
 

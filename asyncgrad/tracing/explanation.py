@@ -78,6 +78,8 @@ def explain(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ex
     """Trace a call of a compiled function, and return what comes of it."""
     try:
         call = jitted.new_call((*jitted.bound, *args), kwargs)
+        # What cannot be a part of the key keeps calls eager too.
+        call.key()
     except Untraceable as error:
         return Explanation([], None, str(error))
     given = call.leaves[: len(call.leaves) - len(leaves(call.captured.values))]

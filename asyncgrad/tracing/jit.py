@@ -250,6 +250,9 @@ class Jit:
 
 
 def _check(fn: Any, name: str, backend: str, verify: int) -> None:
+    if isinstance(fn, (classmethod, staticmethod)):
+        hint = f"write @{type(fn).__name__} above @{name}"
+        raise ArgumentTypeError(takes(name, "a function", fn, hint))
     if not callable(fn) or isinstance(fn, type):
         raise ArgumentTypeError(takes(name, "a function", fn))
     if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):

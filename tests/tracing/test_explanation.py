@@ -36,17 +36,17 @@ class Scaled(nn.Module):
 
     @ag.jit(static="power")
     def forward(self, x, power):
-        return (self.weight * x) ** power["of"]
+        return (self.weight * x) ** power
 
 
 def test_a_method_is_explained_with_its_object_and_its_static_arguments():
-    explanation = ag.jit.explain(Scaled().forward, np.ones(2), {"of": 2})
+    explanation = ag.jit.explain(Scaled().forward, np.ones(2), 2)
 
     assert explanation.reason is None
     assert explanation.guards == [
         "Tensor of shape (2,) and dtype float64, requires grad",
         "array of shape (2,) and dtype float64",
-        "static {'of': 2}",
+        "static 2",
     ]
 
 

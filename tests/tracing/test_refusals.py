@@ -268,10 +268,16 @@ def test_a_function_that_tells_no_parameters_has_no_static_ones():
     assert ag.jit(max) is not None
 
 
+@pytest.mark.parametrize("kind", [classmethod, staticmethod])
+def test_a_function_is_compiled_before_it_is_made_a_method_of_a_class(kind):
+    with pytest.raises(ArgumentTypeError, match=f"write @{kind.__name__} above @ag.jit"):
+        ag.jit(kind(lambda x: x))
+
+
 def test_a_static_argument_that_cannot_be_hashed_is_named():
     jitted = ag.jit(lambda x, sizes: x, static=["sizes"])
 
-    with pytest.raises(ArgumentTypeError, match="a static argument of a compiled function must be hashable"):
+    with pytest.raises(ArgumentTypeError, match=r"must be hashable, not list \[1\]: leave it out of static="):
         jitted(leaf(1.0), [1])
 
 

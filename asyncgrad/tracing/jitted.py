@@ -62,6 +62,8 @@ Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
 _CALLS_BEFORE_TRACE = 2
 #: How many programs a function may have for calls of one key, and for how many keys it has some.
 _MOST_VARIANTS = 8
+#: After how many traced runs that raise an error calls of one key are eager for good.
+_MOST_FAILURES = 3
 #: How many functions are written that compare the calls of one key.
 _MOST_LAST_CALLS = 16
 #: For how many recipes a function keeps what transforms have made of it.
@@ -80,10 +82,12 @@ ALL: weakref.WeakSet[Jitted] = weakref.WeakSet()
 class Family:
     """What is known of the calls of one key."""
 
-    __slots__ = ("calls", "last_calls", "last_calls_made", "reason", "refusal", "variants")
+    __slots__ = ("calls", "failures", "last_calls", "last_calls_made", "reason", "refusal", "variants")
 
     def __init__(self) -> None:
         self.calls: int = 0
+        #: How many traced runs have raised an error.
+        self.failures: int = 0
         #: By program, what the calls are compared with that may run it, and how many were made.
         self.last_calls: dict[Variant, LastCall] = {}
         self.last_calls_made: int = 0
@@ -491,8 +495,10 @@ class Jitted:
         except Refusal as error:
             family.refusal = str(error)
         except Exception as error:
-            # What it raises eagerly, it raises then.
-            family.reason = f"{type(error).__name__} in the traced run: {error}"
+            # What it raises eagerly, it raises then; and other numbers may raise nothing.
+            family.failures += 1
+            if family.failures == _MOST_FAILURES:
+                family.reason = f"{type(error).__name__} in the traced run: {error}"
         else:
             family.variants.insert(0, variant)
             if len(family.variants) > _MOST_VARIANTS:

@@ -22,6 +22,7 @@ from .picture import HasPicture, draw
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...core.graph.node import Node
     from .picture import Picture
 
 __all__ = ["visualize"]
@@ -119,14 +120,19 @@ def visualize(
         _refuse_options(params, profile)
         draws = functools.partial(t._picture, folded=truth(fold, "fold"))
         return _made(draws, file, chosen, limit, format is not None)
-    if isinstance(t, (types.FunctionType, types.MethodType)):
-        expected = "a compiled function, or a tensor, a Node, a GradientEdge or a tree of them"
-        raise ArgumentTypeError(takes("ag.visualize", expected, t, "draw ag.jit.explain(fn, *args)"))
-    roots = roots_of(t, "ag.visualize")
+    roots = _roots_of(t)
     title = ", ".join(root.name for root in roots[:3]) + (f", … {len(roots) - 3} more" if len(roots) > 3 else "")
     names = names_of_leaves(params)
     draws = functools.partial(draw, nodes_below(roots), title, names, profile, folded=truth(fold, "fold"))
     return _made(draws, file, chosen, limit, format is not None)
+
+
+def _roots_of(t: Any) -> list[Node]:
+    """Return the nodes to draw below; raise for a function, of which there is a picture where it is compiled."""
+    if isinstance(t, (types.FunctionType, types.MethodType)):
+        expected = "a compiled function, or a tensor, a Node, a GradientEdge or a tree of them"
+        raise ArgumentTypeError(takes("ag.visualize", expected, t, "draw ag.jit.explain(fn, *args)"))
+    return roots_of(t, "ag.visualize")
 
 
 def _refuse_options(params: Any, profile: Any) -> None:

@@ -287,6 +287,17 @@ def test_warnings_and_errors_are_those_of_the_function(function, good, bad):
                 assert told(jitted, bad) == told(function, bad)
 
 
+def test_kernels_that_are_compared_warn_of_nothing():
+    def function(x):
+        with np.errstate(divide="warn"):
+            return 1 / x * 2 + 1
+
+    jitted: Any = ag.jit(function, backend="fused")
+
+    with np.errstate(divide="ignore"):
+        assert [told(jitted, np.zeros(3)) for _ in range(6)] == 6 * [told(function, np.zeros(3))]
+
+
 def test_a_backward_warns_as_that_of_the_function():
     jitted = fused(lambda x: np.sqrt(x * 2).sum(), ag.tensor([1.0, 2.0], requires_grad=True))
     x = ag.tensor([0.0, 2.0], requires_grad=True)

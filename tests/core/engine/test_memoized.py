@@ -648,8 +648,9 @@ def without_the_collector() -> Iterator[None]:
 
 def kept_by(node: Any) -> list[Any]:
     """Weak references to the arrays that a node has kept as its answer."""
-    answers = getattr(node.meta, "answers", {})
-    return [weakref.ref(grad) for answer in answers.values() for grad in answer if grad is not None]
+    kept = getattr(node.meta, "answers", {}).values()
+    answers = [answer for answers in kept for answer in answers.values()]
+    return [weakref.ref(grad) for answer in answers for grad in answer if grad is not None]
 
 
 @one_loop

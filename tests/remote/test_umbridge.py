@@ -106,6 +106,15 @@ async def test_only_what_a_backward_needs_is_asked_for_and_no_more_than_once():
         assert sorted(products.asked) == ["gradient 0 0", "gradient 1 0", "jacobian 0 0", "jacobian 1 0"]
 
 
+async def test_a_gradient_is_that_of_the_call_whatever_is_written_into_an_array_later():
+    async with serving_models(Products()) as url, httpx.AsyncClient(base_url=url) as client:
+        model = umbridge.Model(client, "products")
+        array = z.detach().numpy().copy()
+        before, after = (await model(x, array))[0], (await model(x, z))[0]
+        array *= 10.0
+        assert (await ag.grad(before.sum(), x))[0].tolist() == (await ag.grad(after.sum(), x))[0].tolist()
+
+
 async def test_what_a_model_or_its_server_refuses_is_said_with_what_to_write_instead():
     models = Products(), Products("flat", offers=()), Products("once", offers=("gradient",))
     async with serving_models(*models) as url, httpx.AsyncClient(base_url=url) as client:

@@ -449,6 +449,7 @@ def test_a_forked_child_has_all_places():
         ({"rate": 0.5}, TypeError, "rate must be an int, not float 0.5"),
         ({"rate": 1, "per": 0}, ValueError, "per must be a number of seconds above 0, not float 0.0"),
         ({"rate": 1, "per": -1}, ValueError, "per must be a number of seconds above 0, not float -1.0"),
+        ({"requests": 4, "per": 60}, ValueError, r"there is no rate: write ag.limit\(rate=10, per=60\)"),
         ({"requests": True}, TypeError, "requests must be an int, not bool True"),
         ({"requests": 1, "name": 3}, TypeError, "name must be a str, not int 3"),
         ({"requests": 1, "hedge_after": -0.1}, ValueError, "hedge_after must be a finite number of at least 0"),

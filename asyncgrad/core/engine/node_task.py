@@ -142,17 +142,26 @@ class NodeTask:
             if graph_task.anomaly is not None and graph_task.anomaly.check_nan:
                 check_nan(node, outputs)
             if not graph_task.keep_graph:
-                node.release_variables()
+                self._release(meta)
             return tuple(outputs)
         except Exception as error:
-            # The node has refused what its body, or a merge, has answered: the next try asks again.
-            for question in getattr(self, "answered", ()):
-                question.forget()
+            self._forget_refused()
             if node.concurrent:
                 _refuse_write(node, error)
             raise
         finally:
             release(meta, graph_task)
+
+    def _release(self, meta: NodeMeta) -> None:
+        """Release what the node has saved, and what it has kept for another try."""
+        self.node.release_variables()
+        if self.node.is_memoized or meta.takes_values:
+            meta.forget_answers()
+
+    def _forget_refused(self) -> None:
+        """Have the next try ask again where the node has refused what its body, or a merge, has answered."""
+        for question in getattr(self, "answered", ()):
+            question.forget()
 
     async def _enter_stream(self, stream: Any) -> None:
         """Make the node's stream the current one of this run; suspends until a body may run on it."""

@@ -202,8 +202,8 @@ class Requests:
     async def evaluate(self, inputs: Sequence[Array]) -> list[Array]:
         """Ask for the outputs."""
         reply = await self._ask("Evaluate", inputs)
-        if not isinstance(reply, list):
-            self._server.complain("/Evaluate", "a list of vectors", reply)
+        if not isinstance(reply, list) or not reply:
+            self._server.complain("/Evaluate", "a list of vectors, one or more", reply)
         return [self._numbers("/Evaluate", one, None) for one in reply]
 
     async def product(self, operation: str, inputs: Sequence[Array], length: int, **fields: object) -> Array:

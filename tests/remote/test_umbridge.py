@@ -163,7 +163,8 @@ async def _third(model: umbridge.Model) -> None:
 
 async def test_a_server_that_answers_nonsense_or_nothing_is_an_error_that_names_it_and_a_decorator_may_ask_again():
     nonsense = httpx.Response(200, json={"output": [["1.0"]]})
-    answers = iter([httpx.Response(503), nonsense, httpx.Response(429), httpx.Response(500, text="?")])
+    nothing = httpx.Response(200, json={"output": []})
+    answers = iter([httpx.Response(503), nonsense, httpx.Response(429), httpx.Response(500, text="?"), nothing])
 
     def handle(request: httpx.Request) -> httpx.Response:
         return next(answers)
@@ -183,6 +184,8 @@ async def test_a_server_that_answers_nonsense_or_nothing_is_an_error_that_names_
         with pytest.raises(RemoteError, match=r"model 'm' at http://solver must answer /Evaluate with a vector"):
             await model(np.ones(1))
         with pytest.raises(RemoteError, match="answers /Evaluate with 500"):
+            await model(np.ones(1))
+        with pytest.raises(RemoteError, match="must answer /Evaluate with a list of vectors, one or more"):
             await model(np.ones(1))
     async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as client:
         with pytest.raises(WorkerLostError, match="does it run there"):

@@ -132,7 +132,7 @@ class Call:
 
     def __init__(self, server: JsonServer, schema: Schema, inputs: Mapping[str, object]) -> None:
         self._server, self._schema = server, schema
-        #: The inputs as they are sent, but for the tensors. Now, since the caller may write into arrays and dicts later.
+        #: The inputs as they are sent, but for tensors. Now, since the caller may write into arrays and dicts later.
         self._inputs = map_leaves(
             inputs, _has_numbers, lambda _, leaf: leaf if _is_tensor(leaf) else encode(np.asarray(leaf))
         )

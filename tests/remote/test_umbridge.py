@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import asyncgrad as ag
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError, PayloadError, RemoteError, WorkerLostError
 from asyncgrad.remote import umbridge
 from tests.remote.serving import serving_models
+from tests.support.listeners import new_listener
 from tests.support.loops import one_loop
 
 pytestmark = one_loop
@@ -190,3 +193,25 @@ async def test_a_server_that_answers_nonsense_or_nothing_is_an_error_that_names_
     async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as client:
         with pytest.raises(WorkerLostError, match="does it run there"):
             await umbridge.Model(client, "m")(np.ones(1))
+
+
+async def test_a_connection_that_the_server_has_ended_meanwhile_costs_no_answer():
+    connections = []
+
+    async def answer_once(reader, writer):
+        connections.append(writer)
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(re.search(rb"content-length: (\d+)", head, re.IGNORECASE)[1]))
+        reply = b'{"output": [[1.0]]}'
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(reply), reply))
+        # The next request finds the connection there, and is the last thing that is read.
+        await reader.read(1)
+        writer.close()
+
+    listener = new_listener()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with await asyncio.start_server(answer_once, sock=listener), httpx.AsyncClient(base_url=url) as client:
+        model = umbridge.Model(client, "m")
+        assert [(await model(np.ones(1)))[0].tolist() for _ in range(2)] == [[1.0], [1.0]]
+        assert len(connections) == 2
+        connections[1].close()

@@ -129,6 +129,8 @@ class JsonServer:
                     raise WorkerLostError(
                         f"{self.what} does not answer {path}: {str(error) or type(error).__name__}; does it run there?"
                     ) from error
+            except httpx.RequestError as error:
+                raise RemoteError(f"{self.what} answers {path} with what cannot be read: {error}") from error
 
     def _as_json(self, body: Mapping[str, object]) -> bytes:
         try:

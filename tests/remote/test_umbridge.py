@@ -190,6 +190,10 @@ async def test_a_server_that_answers_nonsense_or_nothing_is_an_error_that_names_
             await model(np.ones(1))
         with pytest.raises(RemoteError, match="must answer /Evaluate with a list of vectors, one or more"):
             await model(np.ones(1))
+    round_trip = httpx.MockTransport(lambda request: httpx.Response(307, headers={"location": str(request.url)}))
+    async with httpx.AsyncClient(transport=round_trip, base_url="http://solver", follow_redirects=True) as client:
+        with pytest.raises(RemoteError, match="answers /Evaluate with what cannot be read: Exceeded maximum allowed"):
+            await umbridge.Model(client, "m")(np.ones(1))
     async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as client:
         with pytest.raises(WorkerLostError, match="does it run there"):
             await umbridge.Model(client, "m")(np.ones(1))

@@ -142,26 +142,22 @@ class NodeTask:
             if graph_task.anomaly is not None and graph_task.anomaly.check_nan:
                 check_nan(node, outputs)
             if not graph_task.keep_graph:
-                self._release(meta)
+                node.release_variables()
+                if node.is_memoized or meta.takes_values:
+                    meta.forget_answers()
             return tuple(outputs)
         except Exception as error:
-            self._forget_refused()
-            if node.concurrent:
-                _refuse_write(node, error)
+            self._forget_refused(error)
             raise
         finally:
             release(meta, graph_task)
 
-    def _release(self, meta: NodeMeta) -> None:
-        """Release what the node has saved, and what it has kept for another try."""
-        self.node.release_variables()
-        if self.node.is_memoized or meta.takes_values:
-            meta.forget_answers()
-
-    def _forget_refused(self) -> None:
-        """Have the next try ask again where the node has refused what its body, or a merge, has answered."""
+    def _forget_refused(self, error: Exception) -> None:
+        """Have the next try ask again what the node has refused; raise what the error of a concurrent node means."""
         for question in getattr(self, "answered", ()):
             question.forget()
+        if self.node.concurrent:
+            _refuse_write(self.node, error)
 
     async def _enter_stream(self, stream: Any) -> None:
         """Make the node's stream the current one of this run; suspends until a body may run on it."""

@@ -205,7 +205,8 @@ async def test_a_connection_that_the_server_has_ended_meanwhile_costs_no_answer(
     async def answer_once(reader, writer):
         connections.append(writer)
         head = await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(int(re.search(rb"content-length: (\d+)", head, re.IGNORECASE)[1]))
+        (length,) = re.findall(rb"content-length: (\d+)", head.lower())
+        await reader.readexactly(int(length))
         reply = b'{"output": [[1.0]]}'
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(reply), reply))
         # The next request finds the connection there, and is the last thing that is read.

@@ -206,9 +206,9 @@ def mixture_numbers(peak: Any) -> tuple[Any, Any]:
 
 
 def _posterior(peak: Any, ratio: Callable[[Any], Any]) -> tuple[Any, Any, bool]:
-    """Return the numbers that matter in a mixture, their weights given the draw, and whether all strides are 1.
+    """Return the numbers that matter in a mixture, and their weights given the draw, both along a new first axis.
 
-    Both lie along a new first axis.
+    And return whether the numbers are dense: each is greater by 1 than the one before.
 
     Args:
         peak: about where the weights are greatest.
@@ -258,12 +258,12 @@ def _(g: Any, factors: Any) -> Any:
 
 
 def _neighbouring_slopes(shapes: Any, products: Any, rests: Any, ends: Any) -> Any:
-    """Return slopes s of shapes, each greater by 1 than the one before, by products[j] s[j+1] = shapes[j] s[j] + rests[j].
+    """Return slopes of which products[j] * slopes[j + 1] is shapes[j] * slopes[j] + rests[j].
 
-    No terms cancel: where a rest is positive its slope is computed from the one before, and elsewhere from the one after.
+    No terms cancel: up to where a rest is negative each is computed from the one before, and others from the one after.
 
     Args:
-        shapes: positive numbers, along the first axis.
+        shapes: positive numbers along the first axis, each greater by 1 than the one before.
         products: positive numbers.
         rests: numbers that fall along the first axis.
         ends: the first and the last slope, which are positive.
@@ -294,7 +294,7 @@ _TINY = 1e-200
 
 
 def _shapes_of_noncentral_chisquare(df: Any, nonc: Any, x: Any) -> tuple[Any, Any, bool]:
-    """Return the shapes of the gamma distributions that x / 2 may be drawn from, their weights, and if they are dense."""
+    """Return the shapes of the gamma distributions that x / 2 may be drawn from, their weights, and whether dense."""
     shape, product = df / 2, nonc * x / 4 + _TINY
     peak = (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
     logarithm = np.log(product)
@@ -313,7 +313,7 @@ def noncentral_chisquare_slope(parameter: str, df: Any, nonc: Any, x: Any) -> An
 
 
 def _gamma_slopes(shapes: Any, x: Any, dense: bool) -> Any:
-    """Return `gamma_slope` of shapes along the first axis, each greater by 1 than the one before where they are dense."""
+    """Return `gamma_slope` of shapes along the first axis; where dense, each is greater by 1 than the one before."""
     if not dense:
         return gamma_slope(shapes, x)
     rests = np.log(x) - _digammas(shapes + 1)

@@ -621,6 +621,8 @@ def test_what_is_no_distribution_has_no_derivative() -> None:
     for arguments in ((1e8, leaf, 0.4), (1e8, 1.0, leaf), (leaf, 1.0, 1.0)):
         (slope,) = sync.grad(scipy.special.chndtr(*arguments), [leaf])
         assert np.isnan(slope.item())
+    (slope,) = sync.grad(scipy.special.nctdtr(leaf, 1.0, 2.0), [leaf])
+    assert np.isnan(slope.item())
 
 
 def test_a_recurrence_over_too_many_degrees_is_refused() -> None:

@@ -24,7 +24,7 @@ __all__ = ["nctdtr", "nctdtridf", "nctdtrinc", "nctdtrit", "t_log_density"]
 
 
 def _t_nodes(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
-    """Return logarithms of s, and the steps between two."""
+    """Return logarithms of s, and those of the steps between two."""
     # In units of the root of df + t * t, which the square of a great t would overflow.
     unit = np.hypot(np.sqrt(df), t)
     slope = nc * (t / unit)
@@ -41,16 +41,17 @@ def _t_nodes(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
         return df * logarithm(u) - (df * s * s + (t * s - nc) ** 2) / 2 + np.logaddexp(0.0, -u)
 
     nodes, step = trapezoid_nodes(height, np.zeros_like(peak), 4 * (2 * place - slope) * place, 0.07)
-    return logarithm(nodes), step * (1 + np.exp(-nodes))
+    with np.errstate(over="ignore"):
+        return logarithm(nodes), np.log(step) + np.logaddexp(0.0, -nodes)
 
 
 def _t_terms(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
     """Return the nodes of s, and the logarithms of the terms that are to be summed."""
-    logarithms, step = _t_nodes(*(np.asarray(raw(one), float) for one in (df, nc, t)))
+    logarithms, steps = _t_nodes(*(np.asarray(raw(one), float) for one in (df, nc, t)))
     s = np.exp(logarithms)
     shape = df / 2
     logarithm = _log_height(shape) - shape * _exponential_rest(2 * logarithms) - np.square(t * s - nc) / 2
-    return s, logarithm + np.log(step * 2 / math.sqrt(2 * math.pi))
+    return s, logarithm + steps + math.log(2 / math.sqrt(2 * math.pi))
 
 
 def t_log_density(df: Any, nc: Any, t: Any) -> Any:
@@ -191,7 +192,11 @@ _FORMULAS = {"df": _by_df, "nc": _by_nc, "t": _density}
 
 def _t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
     """Return the derivative of the noncentral t distribution by `df`, `nc` or `t`."""
-    return where_finite(_FORMULAS[parameter], (df, nc, t), 2, -np.inf)
+
+    def proper(df: Any, nc: Any, t: Any) -> Any:
+        return where_finite(_FORMULAS[parameter], (df, nc, t), 2, -np.inf)
+
+    return compute_where(raw(df) > 0, proper, df, nc, t, outside=np.nan)
 
 
 def _t_ratio(parameter: str, other: str, df: Any, nc: Any, t: Any) -> Any:

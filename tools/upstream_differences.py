@@ -221,6 +221,30 @@ DIFFERENCES = (
         "LAPACK's form of its factors has no derivative here: write another mode",
     ),
     Difference(
+        r"scipy\.linalg\.qr_multiply",
+        "shape",
+        "`qr_multiply` of a matrix without columns",
+        "the product has none either; SciPy's has the shape of `c`",
+    ),
+    Difference(
+        r"scipy\.linalg\.cho_solve",
+        "raised",
+        "`cho_solve` with an array for `lower`",
+        "one word says it for a stack",
+    ),
+    Difference(
+        r"scipy\.linalg\.ldl",
+        "gradient-raised",
+        "gradients of `ldl` of a singular matrix",
+        "its factors are not those of its neighbours: there is no derivative",
+    ),
+    Difference(
+        r"scipy\.special\.(elliprj|hyp1f1)",
+        "gradient-raised",
+        "gradients of `elliprj` at `p` below 0, and of `hyp1f1` by its parameters where all three are great",
+        "the integral is a principal value, and the series loses its digits",
+    ),
+    Difference(
         r"scipy\.linalg\.solve_(sylvester|continuous_lyapunov)",
         "value",
         "`solve_sylvester` of a complex matrix beside a real one",
@@ -245,9 +269,9 @@ DIFFERENCES = (
         "they are whole numbers without bound, which a tensor does not hold: write `math.comb`",
     ),
     Difference(
-        r"scipy\.special\.factorial2",
+        r"scipy\.special\.factorial2?",
         "dtype",
-        "`factorial2` of complex numbers that are whole",
+        "`factorial` and `factorial2` of complex numbers that are whole",
         "SciPy's result is real, here it is complex as the argument",
     ),
     Difference(

@@ -395,20 +395,29 @@ def _splev(x: Any, spline: BSpline, der: int, ext: int) -> Tensor:
     return np.where(is_outside, 0.0, found) if ext == 1 else asarray(found)
 
 
-def tensor_product(grid: Sequence[Any], values: Any, k: int, points: Array) -> Any:
-    """Return the values at points, shape (..., d), of the tensor product of splines through values on a grid."""
+def tensor_product(grid: Sequence[Any], values: Any, k: int, points: Array, orders: Sequence[int]) -> Any:
+    """Return the values at points of the tensor product of splines through values on a grid, or of a derivative.
+
+    Args:
+        grid: the coordinates along each axis.
+        values: those on the grid.
+        k: the degree of the splines.
+        points: shape (..., d).
+        orders: of the derivative, by each coordinate.
+    """
     c, places, bases = values, [], []
     for axis, coordinates in enumerate(grid):
         knots = _ends_repeated(coordinates, 1) if k == 1 else not_a_knot(coordinates, k)
         moved = np.moveaxis(c, axis, 0)
         solved = np.linalg.solve(design_matrix(knots, k, coordinates), moved.reshape((moved.shape[0], -1)))
-        c = np.moveaxis(solved.reshape(moved.shape), 0, axis)
-        place, basis = local_basis(knots, k, points[..., axis].reshape((-1,)))
-        places.append(place - k)
+        spline = BSpline(knots, np.moveaxis(solved.reshape(moved.shape), 0, axis), k, axis=axis)
+        knots, c, degree = spline.derivative(orders[axis]).tck
+        place, basis = local_basis(knots, degree, points[..., axis].reshape((-1,)))
+        places.append(place[:, np.newaxis] + np.arange(-degree, 1))
         bases.append(np.stack(basis, -1))
     count = len(grid)
     index = tuple(
-        (place[:, np.newaxis] + np.arange(k + 1)).reshape((-1, *(1,) * axis, k + 1, *(1,) * (count - 1 - axis)))
+        place.reshape((-1, *(1,) * axis, place.shape[1], *(1,) * (count - 1 - axis)))
         for axis, place in enumerate(places)
     )
     found = c[index]

@@ -577,6 +577,19 @@ class RectBivariateSpline:
         )
         return first @ self._coefficients @ second
 
+    def partial_derivative(self, dx: int, dy: int) -> RectBivariateSpline:
+        """Return the spline that is the derivative of orders `dx` and `dy`, each below the degree."""
+        kx, ky = self._degrees
+        if not (0 <= dx < kx and 0 <= dy < ky):
+            raise ValueError(
+                f"a spline of degrees {kx} and {ky} has derivatives of orders below them, not {dx} and {dy}"
+            )
+        first, c, _ = BSpline(self._knots[0], self._coefficients, kx).derivative(dx).tck
+        second, c, _ = BSpline(self._knots[1], c, ky, axis=1).derivative(dy).tck
+        derived = object.__new__(RectBivariateSpline)
+        derived._knots, derived._coefficients, derived._degrees = (first, second), c, (kx - dx, ky - dy)
+        return derived
+
     def get_knots(self) -> tuple[Any, Any]:
         """Return the knots of both axes."""
         first, second = self._knots

@@ -402,31 +402,33 @@ def freqz(
     if plot is not None:
         raise ArgumentError("scipy.signal.freqz of tensors draws nothing: write no plot=")
     b, a = (np.atleast_1d(floating(one)) for one in (b, a))
-    frequencies = _frequencies(b, a, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
-    return asarray(frequencies), _response(b, a, frequencies, float(raw(asarray(fs))))
+    frequencies, angles = _frequencies(b, a, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
+    return asarray(frequencies), _response(b, a, angles)
 
 
-def _frequencies(b: Any, a: Any, worN: Any, **options: Any) -> Any:
-    """Return frequencies: those that are given, which keep their history, or SciPy's."""
+def _frequencies(b: Any, a: Any, worN: Any, *, fs: Any, **options: Any) -> tuple[Any, Any]:
+    """Return frequencies, those that are given, which keep their history, or SciPy's, and their angles."""
+    rate = float(raw(asarray(fs)))
     is_count = worN is None or (np.ndim(raw(worN)) == 0 and np.asarray(raw(worN)).dtype.kind in "iu")
     if not is_count:
         # As SciPy has it: frequencies are as wide as the coefficients, and of a complex number the real part counts.
         given = worN.real if isinstance(worN, complex) else worN
-        return np.atleast_1d(floating(given).astype(np.result_type(b.dtype, a.dtype), copy=False))
+        frequencies = np.atleast_1d(floating(given).astype(np.result_type(b.dtype, a.dtype), copy=False))
+        return frequencies, 2 * np.pi * frequencies / rate
     ones = (np.ones(1, np.result_type(raw(one).dtype, np.float32)) for one in (b, a))
-    options["fs"] = float(raw(asarray(options["fs"])))
-    return signal.freqz(*ones, None if worN is None else int(np.asarray(raw(worN))), **options)[0]
+    angles = signal.freqz(*ones, None if worN is None else int(np.asarray(raw(worN))), **options)[0]
+    return angles * (rate / (2 * np.pi)), angles
 
 
-def _response(b: Any, a: Any, frequencies: Any, fs: float) -> Any:
-    """Return the quotient of two polynomials, whose coefficients stand along the first axis, at frequencies."""
-    angles = frequencies.astype(np.result_type(frequencies.dtype, np.float64)) * (2 * np.pi / fs)
-    dtype = np.result_type(frequencies.dtype, np.complex64)
-    if b.ndim > 1 or a.ndim > 1:
-        delay = np.exp(-1j * angles).astype(dtype)
-        return _by_horner(b, delay) / _by_horner(a, delay)
-    powers = np.exp(-1j * angles[..., np.newaxis] * np.arange(max(b.size, a.size))).astype(dtype)
-    return (powers[..., : b.size] @ b) / (powers[..., : a.size] @ a)
+def _response(b: Any, a: Any, angles: Any) -> Any:
+    """Return the quotient of two polynomials, whose coefficients stand along the first axis, at angles."""
+    wide = angles.astype(np.result_type(angles.dtype, np.float64), copy=False)
+    dtype = np.result_type(angles.dtype, np.complex64)
+    if b.ndim == 1 and a.shape == (1,):
+        return np.exp(-1j * wide[..., np.newaxis] * np.arange(b.size)).astype(dtype) @ b / a
+    # In SciPy's order: near a pole, or between many, the last digits of a quotient are those of its order.
+    delay = np.exp(-1j * wide).astype(dtype)
+    return _by_horner(b, delay) / _by_horner(a, delay)
 
 
 def _by_horner(coefficients: Any, at: Any) -> Any:
@@ -448,10 +450,10 @@ def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: float = 2 * np
     sos = _sections(sos[np.newaxis] if sos.ndim == 1 else sos)
     if not len(sos):
         raise ArgumentError("scipy.signal.freqz_sos takes at least one section, not sos of shape (0, 6)")
-    frequencies: Any = _frequencies(sos, sos, worN, whole=whole, fs=fs)
+    frequencies, angles = _frequencies(sos, sos, worN, whole=whole, fs=fs)
     response: Any = 1.0
     for section in sos:
-        response = response * _response(section[:3], section[3:], frequencies, float(raw(asarray(fs))))
+        response = response * _response(section[:3], section[3:], angles)
     return asarray(frequencies), asarray(response)
 
 

@@ -13,7 +13,7 @@ from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double, floating
 from .bsplines import make_interp_spline, tensor_product
 from .splines import CubicSpline, PchipInterpolator
 
@@ -180,7 +180,7 @@ class RegularGridInterpolator:
             raise ValueError(f"there are {len(points)} axes of points, but values has the shape {self.values.shape}")
         grid = []
         for axis, one in enumerate(points):
-            coordinates = floating(one)
+            coordinates = double(one)
             steps = np.diff(raw(coordinates))
             if coordinates.ndim != 1 or coordinates.size != self.values.shape[axis]:
                 raise ValueError(
@@ -233,8 +233,8 @@ class RegularGridInterpolator:
                 f"with {method!r}"
             )
         if isinstance(xi, tuple):
-            xi = np.stack(np.broadcast_arrays(*map(floating, xi)), -1)
-        points = floating(xi)
+            xi = np.stack(np.broadcast_arrays(*map(double, xi)), -1)
+        points = double(xi)
         points = points.reshape((-1, 1) if count == 1 and points.ndim == 1 else (1, -1)) if points.ndim < 2 else points
         if points.shape[-1] != count:
             raise ValueError(f"the points must have {count} coordinates along their last axis, not {points.shape[-1]}")

@@ -12,7 +12,7 @@ from scipy import spatial
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double
 from ..roots import root_of_squares
 from .grids import interp1d
 
@@ -73,7 +73,7 @@ class RBFInterpolator:
         epsilon: Any = None,
         degree: int | None = None,
     ) -> None:
-        points, values, kernel = floating(y), floating(d), kernel.lower()
+        points, values, kernel = double(y), double(d), kernel.lower()
         if points.ndim != 2:
             raise ValueError(f"RBFInterpolator takes points y of shape (n, d), not {points.shape}")
         count, dimensions = points.shape
@@ -83,7 +83,7 @@ class RBFInterpolator:
             raise ValueError(f"RBFInterpolator takes kernel {', '.join(map(repr, _KERNELS))}, not {kernel!r}")
         if epsilon is None and kernel not in _SCALE_INVARIANT:
             raise ValueError(f"RBFInterpolator with kernel={kernel!r} takes an epsilon: pass one, as epsilon=1.0")
-        smooth = floating(smoothing)
+        smooth = double(smoothing)
         if smooth.shape not in ((), (count,)):
             raise ValueError(f"RBFInterpolator takes one smoothing, or {count}, not {smooth.shape}")
         degree = max(_KERNELS[kernel][1], 0) if degree is None else int(degree)
@@ -92,7 +92,7 @@ class RBFInterpolator:
         self.y: Any = points
         self.d: Any = values
         self.kernel: str = kernel
-        self.epsilon: Any = asarray(1.0) if epsilon is None else floating(epsilon)
+        self.epsilon: Any = asarray(1.0) if epsilon is None else double(epsilon)
         self.smoothing: Any = np.broadcast_to(smooth, (count,))
         self.neighbors: int | None = None if neighbors is None else int(min(neighbors, count))
         self._powers: Any = _powers(dimensions, degree)
@@ -111,7 +111,7 @@ class RBFInterpolator:
 
     def __call__(self, x: Any) -> Tensor:
         """Return the values at points, shape (m, d), of shape (m, ...)."""
-        points = floating(x)
+        points = double(x)
         if points.ndim != 2 or points.shape[1] != self.y.shape[1]:
             raise ValueError(f"the points must have the shape (m, {self.y.shape[1]}), not {points.shape}")
         flat = self.d.reshape((self.d.shape[0], -1))
@@ -173,12 +173,12 @@ def _monomials(x: Any, powers: Any) -> Any:
 def _points_of(points: Any) -> Any:
     """Return points as one array, shape (n, d), or (n,)."""
     if isinstance(points, tuple):
-        return np.stack(np.broadcast_arrays(*map(floating, points)), -1)
-    return floating(points)
+        return np.stack(np.broadcast_arrays(*map(double, points)), -1)
+    return double(points)
 
 
 def _checked(name: str, points: Any, values: Any) -> tuple[Any, Any]:
-    points, values = _points_of(points), floating(values)
+    points, values = _points_of(points), double(values)
     if points.ndim == 1:
         points = points[:, np.newaxis]
     if points.ndim != 2 or not values.ndim or values.shape[0] != points.shape[0]:

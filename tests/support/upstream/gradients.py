@@ -130,12 +130,15 @@ def _compared_second(
 
     size = 1e-3 * max(float(np.median(np.abs(value))), 1e-2)
     try:
-        expected, error, _ = _slope(slope, size)
-        finer, other, _ = _slope(slope, size / 8)
+        expected, error, jump = _slope(slope, size)
+        finer, other, finer_jump = _slope(slope, size / 8)
     except Exception:
         return
     error = max(error, other, abs(expected - finer))
     if not np.isfinite(finer) or error > 1e-3 * (abs(expected) + 1e-3):
+        return
+    if finer_jump > 1e-3 * (abs(expected) + 1e-3) and finer_jump > jump / 4:
+        # It differs by side.
         return
     try:
         found = slope(0.0, create_graph=True)

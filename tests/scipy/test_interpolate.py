@@ -398,7 +398,10 @@ def test_a_point_that_is_no_number_has_no_value() -> None:
         (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),
         (lambda: interpolate.splrep(_X, _Y, task=1), "write task=0"),
         (lambda: interpolate.RectBivariateSpline(_X, _X, np.eye(5), s=1.0), "write s=0, not 1.0"),
-        (lambda: interpolate.griddata(np.eye(3), _X[:3], np.eye(3), "cubic"), "in one dimension, not in 3"),
+        (
+            lambda: interpolate.griddata(np.eye(3), _X[:3], np.eye(3), "cubic"),
+            r"points of shape \(n, 2\), not \(3, 3\)",
+        ),
         (lambda: interpolate.RBFInterpolator(_X[:, None], _Y, kernel="gaussian"), "takes an epsilon"),
         (lambda: interpolate.splev(9.0, interpolate.splrep(_X, _Y), ext=2), "9.0 lies beyond the ends"),
         (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES)([[9.0, 0.0]]), "beyond the grid along axis 0"),

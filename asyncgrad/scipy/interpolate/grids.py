@@ -295,7 +295,8 @@ class RegularGridInterpolator:
             values = coefficients[0]
             for power in range(1, 4):
                 values = values * distance + coefficients[power]
-        return values.reshape((*points.shape[:-1], *self.values.shape[count:]))
+        found = values.reshape((*points.shape[:-1], *self.values.shape[count:]))
+        return found.astype(self.values.dtype, copy=False)
 
     def _nearest(self, points: Any) -> Any:
         places = []

@@ -16,7 +16,7 @@ from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double, floating
 from .convolution import convolve
 
 if TYPE_CHECKING:
@@ -492,7 +492,8 @@ def savgol_filter(
     borders = {"mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant", "interp": None}
     if mode not in borders:
         raise ValueError(f"scipy.signal.savgol_filter takes mode {', '.join(map(repr, borders))}, not {mode!r}")
-    x = floating(x).swapaxes(axis, -1)
+    x = floating(x)
+    x = (x if x.dtype.char in "fdFD" else double(x)).swapaxes(axis, -1)
     weights = signal.savgol_coeffs(window_length, polyorder, deriv=deriv)
     weights = weights.astype(x.dtype, copy=False).reshape((1,) * (x.ndim - 1) + (-1,))
     half = window_length // 2

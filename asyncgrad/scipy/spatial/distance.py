@@ -416,6 +416,8 @@ def squareform(X: Any, force: str = "no", checks: bool = True) -> Tensor:
 
 #: Metrics whose distances are float64 whatever the vectors are, as SciPy's.
 _IN_DOUBLE = {"braycurtis", "canberra"}
+#: Metrics whose distances of whole numbers are whole.
+_OF_WHOLE_NUMBERS = {"chebyshev", "cityblock"}
 
 
 def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
@@ -426,15 +428,21 @@ def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
     place = _PARAMETERS[name].index("w") if "w" in _PARAMETERS[name] else None
 
     def distance(u: Any, v: Any, *args: Any, **kwargs: Any) -> Tensor:
+        is_whole = name in _OF_WHOLE_NUMBERS and all(asarray(one).dtype.kind == "i" for one in (u, v))
         u, v = floating(u), (double if name in _IN_DOUBLE else floating)(v)
         if u.ndim != 1 or v.ndim != 1:
             raise ValueError(f"scipy.spatial.distance.{name} takes two vectors, not shapes {u.shape} and {v.shape}")
         if name in _OF_REAL_NUMBERS:
             for one in (u, v):
                 refuse_complex(f"scipy.spatial.distance.{name}", "real vectors", one)
-        if place is not None:
-            _check_weights(args[place] if len(args) > place else kwargs.get("w"))
-        return metric(u, v, *args, **kwargs)
+        weights = None if place is None else args[place] if len(args) > place else kwargs.get("w")
+        if weights is not None:
+            _check_weights(weights)
+            # Weights are float64 for SciPy; those of the greatest difference only choose.
+            is_whole = is_whole and name == "chebyshev"
+            u = u if name == "chebyshev" else double(u)
+        found = metric(u, v, *args, **kwargs)
+        return found.astype(np.int64) if is_whole else found
 
     distance.__name__ = distance.__qualname__ = name
     distance.__doc__ = f"Return the {name} distance of two vectors, as `scipy.spatial.distance.{name}`.{parameters}"

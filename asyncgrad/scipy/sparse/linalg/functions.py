@@ -83,7 +83,7 @@ def norm(x: Any, ord: Any = None, axis: int | tuple[int, ...] | None = None) -> 
     if ord not in (None, "fro", "f", 1, -1, 2, np.inf, -np.inf) and (axes is None or len(axes) == 2):
         # SciPy's own refusal: NumPy has more norms of dense matrices.
         linalg.norm(x.toscipy(), ord, axes)
-    if x.dtype.kind in "biu" and ord in (0, 1, -1, np.inf, -np.inf):
+    if ord == 0 or (x.dtype.kind in "biu" and ord in (1, -1, np.inf, -np.inf)):
         # A whole number, which has no derivative.
         return asarray(linalg.norm(x.toscipy(), ord, axis))
     if axes is not None and len(axes) == 1:

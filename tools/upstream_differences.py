@@ -72,6 +72,18 @@ DIFFERENCES = (
         'LAPACK\'s form of its factors has no derivative here: write mode="reduced"',
     ),
     Difference(
+        r"numpy\.interp",
+        "value",
+        "`np.interp` of coordinates that decrease",
+        "NumPy's numbers mean nothing there, by its documentation",
+    ),
+    Difference(
+        r"scipy\.signal\.filtfilt",
+        "raised",
+        '`signal.filtfilt` with `method="gust"`',
+        'it has no derivative here: write method="pad"',
+    ),
+    Difference(
         r"numpy\.fft\.rfftn",
         "raised",
         "`np.fft.rfftn` along an axis twice, to another length",
@@ -136,6 +148,12 @@ DIFFERENCES = (
         "value|wrong-gradient",
         "`ndimage.gaussian_gradient_magnitude` with `axes=`",
         "SciPy smooths along the other axes, too, against its documentation",
+    ),
+    Difference(
+        r"scipy\.ndimage\.zoom",
+        "value",
+        "`ndimage.zoom` of complex images with `grid_mode=True`",
+        "SciPy forgets it",
     ),
     Difference(
         r"scipy\.signal\.(lfilter|sosfilt)",

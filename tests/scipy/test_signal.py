@@ -73,6 +73,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "sosfilt": [
         Case((_SECTIONS, _MATRIX), {}, (1,)),
+        Case((_SECTIONS[0], _MATRIX), {}, (1,)),
         Case((_SECTIONS, _MATRIX, 0), {"zi": _draw(2, 2, 5)}, (1, "zi")),
     ],
     "sosfiltfilt": [Case((_SECTIONS, _draw(14)), {}, (1,))],
@@ -90,6 +91,7 @@ CASES: dict[str, list[Case]] = {
     "resample": [
         *(Case((_draw(6), number)) for number in (1, 4, 5, 6, 7, 10)),
         Case((_draw(2, 7), 4), {"axis": 1, "window": "hamming"}),
+        Case((_draw(6), 4, _EVEN), {}, (0, 2)),
     ],
     "upfirdn": [
         Case((_KERNEL, _draw(2, 5), 7, 5), {}, _BOTH),

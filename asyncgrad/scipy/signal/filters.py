@@ -185,8 +185,9 @@ def _sections(sos: Any) -> Any:
 
 
 def _of_any_scale(sos: Any) -> Any:
-    """Return sections whose column 3 need not be ones."""
+    """Return sections whose column 3 need not be ones; one section may be a vector."""
     sos = floating(sos)
+    sos = sos[np.newaxis] if sos.ndim == 1 else sos
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ArgumentError(f"a filter by sections takes sos of shape (n, 6), not {sos.shape}")
     return sos
@@ -257,7 +258,7 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", p
 def _edge_length(default: int, padtype: str | None, padlen: int | None, length: int) -> int:
     if padtype not in ("odd", "even", "constant", None):
         raise ArgumentError(f"padtype must be 'odd', 'even', 'constant' or None, not {padtype!r}")
-    edge = 0 if padtype is None else default if padlen is None else padlen
+    edge = 0 if padtype is None else default if padlen is None else max(padlen, 0)
     if length <= edge:
         raise ArgumentError(f"the signal must be longer than padlen, which is {edge}, not of length {length}")
     return edge
@@ -367,7 +368,8 @@ def deconvolve(signal: Any, divisor: Any) -> tuple[Tensor, Tensor]:
     given, by = (np.atleast_1d(floating(one)) for one in (signal, divisor))
     length = given.size - by.size + 1
     if length < 1 and given.ndim == by.ndim == 1:
-        return given[:0], given
+        # As SciPy's: the rest is the signal, in its dtype.
+        return given[:0], np.atleast_1d(asarray(signal))
     numerator, denominator = _coefficients("deconvolve", signal, divisor)
     impulse = np.zeros(length)
     impulse[0] = 1
@@ -447,7 +449,7 @@ def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: float = 2 * np
     Source: scipy.signal.freqz_sos.
     """
     sos = floating(sos)
-    sos = _sections(sos[np.newaxis] if sos.ndim == 1 else sos)
+    sos = _sections(sos)
     if not len(sos):
         raise ArgumentError("scipy.signal.freqz_sos takes at least one section, not sos of shape (0, 6)")
     frequencies, angles = _frequencies(sos, sos, worN, whole=whole, fs=fs)

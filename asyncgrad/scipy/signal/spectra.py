@@ -12,7 +12,7 @@ from scipy import signal
 
 from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw, refuse_complex
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import double, floating
 from .convolution import convolve
@@ -195,7 +195,7 @@ def resample(x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None,
     result = result.real if is_real else result
     if t is None:
         return result
-    times = np.asarray(t)
+    times: Any = asarray(t)
     return result, np.arange(num) * (times[1] - times[0]) * (length / num) + times[0]
 
 

@@ -29,7 +29,7 @@ _MOST_STEPS, _MOST_OPERANDS = 128, 160
 #: NumPy's functions, which know which, run again.
 _RARE = ("over", "under")
 #: How many calls of a loop are many, and how many elements are few for one.
-_MANY_CALLS, _FEW_ELEMENTS = 32, 64
+_MANY_CALLS, _FEW_ELEMENTS = 8, 64
 _COMPARISONS = {
     np.less: "less",
     np.less_equal: "less_equal",

@@ -79,6 +79,7 @@ class LoopCalls:
         own: the runner, which has loops of its own.
         failed: what these write into where numbers are not as they have to be.
         fixed: the numbers of what each call gives that no step writes into.
+        passing: the arrays that one step makes, and that one other step alone reads.
     """
 
     __slots__ = ("_errstate", "_failed", "_indexing", "_masked", "_operands", "_own", "_products")
@@ -91,6 +92,7 @@ class LoopCalls:
         own: Runner,
         failed: np.ndarray,
         fixed: frozenset[int],
+        passing: frozenset[Value],
     ) -> None:
         self._operands = Operands(given, array)
         self._errstate = errstate
@@ -98,7 +100,7 @@ class LoopCalls:
         self._failed = failed
         self._indexing = IndexCalls(self._operands, own, failed, self._copy_of_operand)
         self._masked = MaskedCalls(self._operands, own)
-        self._products = ProductCalls(self._operands, own, self._copy_of_operand, fixed)
+        self._products = ProductCalls(self._operands, own, self._copy_of_operand, fixed, passing)
 
     def begin(self) -> None:
         """Begin with the steps of a forward or a backward, which are asked for in order."""
@@ -113,12 +115,18 @@ class LoopCalls:
             data: what it is given.
             ignored: the bits of the floating-point errors that nobody is to be told of.
         """
+        self._products.follow(None)
         kept = self._operands.constant(np.array(data, np.int64))
         operand = Operand(0, bases, kept.dtype, (), ())
         return LoopCall(InnerLoop(function, kept.offset), [operand], 0, [], [], ignored, False)
 
     def of(self, step: Step) -> list[LoopCall] | None:
         """Return the calls that do what a step does; None where there are none."""
+        found = self._of(step)
+        self._products.follow(found)
+        return found
+
+    def _of(self, step: Step) -> list[LoopCall] | None:
         if isinstance(step.function, Comparison):
             return self._comparison(step.function)
         of_numbers = _OF_NUMBERS.get(step.function.function) if isinstance(step.function, OfNumbers) else None
@@ -148,11 +156,13 @@ class LoopCalls:
         elif step.function in (np.concatenate, np.stack):
             found = self._joined(step, ignored)
         elif isinstance(step.function, np.ufunc):
-            found = (
-                [self._where(step.function, step, ignored)]
-                if step.kwargs
-                else self._ufunc(step.function, step.args, ignored)
-            )
+            added = self._products.added(step, ignored)
+            if added is not None:
+                found = [added]
+            elif step.kwargs:
+                found = [self._where(step.function, step, ignored)]
+            else:
+                found = self._ufunc(step.function, step.args, ignored)
         else:
             found = self._reduction(step, ignored)
         present = [one for one in found if one is not None]

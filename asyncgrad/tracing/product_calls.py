@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from .loop_call import LoopCall, Operand, Operands, filled, overlaps, steps_alon
 from .loop_trials import outer_agrees, product_agrees, scale_agrees
 from .product_loops import LANES
 from .product_tiles import tiles_of
+from .program import Step
 from .runner import MOST_OPERANDS, Runner
+from .trace import Value
 
 __all__ = ["ProductCalls"]
 
@@ -29,9 +31,10 @@ class ProductCalls:
         own: the runner, which has loops of its own.
         copy: returns the call that copies an operand into another one, given the bits of errors to ignore.
         fixed: the numbers of the arrays that each call gives, and that no step writes into.
+        passing: the arrays that one step makes, and that one other step alone reads.
     """
 
-    __slots__ = ("_copy", "_fixed", "_operands", "_own", "_packed")
+    __slots__ = ("_copy", "_fixed", "_last", "_operands", "_own", "_packed", "_passing")
 
     def __init__(
         self,
@@ -39,21 +42,69 @@ class ProductCalls:
         own: Runner,
         copy: Callable[[Operand, Operand, int], LoopCall | None],
         fixed: frozenset[int],
+        passing: frozenset[Value],
     ) -> None:
         self._operands = operands
         self._own = own
         self._copy = copy
         self._fixed = fixed
+        self._passing = passing
+        #: The last product by tiles, and the calls after it; None where not all of these are known.
+        self._last: tuple[_Tiled, list[LoopCall]] | None = None
         #: By where a matrix lies: the copy of it in panels that the calls before have made.
         self._packed: dict[Any, Operand] = {}
 
     def begin(self) -> None:
         """Begin with a forward or a backward: it finds no copies, for the one before may have ended with an error."""
         self._packed.clear()
+        self._last = None
+
+    def follow(self, calls: Sequence[LoopCall] | None) -> None:
+        """Note the calls that have been found for a step; None where they are not known."""
+        if calls is None:
+            self._last = None
+        elif self._last is not None:
+            tiled, since = self._last
+            since += [one for one in calls if one is not tiled.call]
+
+    def added(self, step: Step, ignored: int) -> LoopCall | None:
+        """Have the last product add to what it finds, as a step does; return a call that does nothing.
+
+        None where the step adds something else, or where the calls since then do not allow for it: the product writes
+        at once what the step would write.
+        """
+        if self._last is None or step.function is not np.add or step.kwargs or len(step.args) != 3:
+            return None
+        tiled, since = self._last
+        first, second, out = step.args
+        other = second if first is tiled.product else first
+        if tiled.product not in (first, second) or type(other) is not Value or other is tiled.product:
+            return None
+        if out is not tiled.product and tiled.product not in self._passing:
+            return None
+        kind = tiled.product.array.dtype
+        addend, target = self._operands.of(other, kind), self._operands.of(out, kind)
+        if (
+            addend is None
+            or target is None
+            or target.shape != tiled.product.array.shape
+            or tiled.call.ignored != ignored
+        ):
+            return None
+        along = steps_along(addend.shape, addend.strides, target.shape)
+        if len(target.shape) != 2 or (along[-1], target.strides[-1]) != (kind.itemsize, kind.itemsize):
+            return None
+        if addend.place() != target.place() and addend.meets(target):
+            return None
+        if any(one.meets(target) for one in tiled.factors) or any(_depend(one, addend, target) for one in since):
+            return None
+        tiled.add(addend, target, along[0])
+        self._last = None
+        return LoopCall(None, [target], 0, [], [], ignored, False)
 
     def of_stacks(self, loop: InnerLoop, operands: Sequence[Operand], ignored: int) -> list[LoopCall | None]:
         """Return the calls that have the bits of `matmul` for matrices, or stacks of them, whose loop is given."""
-        return self._tiled(np.matmul, operands, ignored) or [_product(loop, operands, ignored)]
+        return self._tiled(np.matmul, operands, None, ignored) or [_product(loop, operands, ignored)]
 
     def dot(
         self, function: Callable[..., Any], parts: Sequence[Any], options: dict[str, Any], ignored: int
@@ -90,7 +141,7 @@ class ProductCalls:
         if function is not np.dot and 1 in (*a.shape, *b.shape):
             # BLAS has other functions for these.
             return [None]
-        tiled = self._tiled(function, [a, b, target], ignored)
+        tiled = self._tiled(function, [a, b, target], parts[-1], ignored)
         if tiled:
             return tiled
         if not product_agrees(function, loop, kind, (a.shape, a.strides), (b.shape, b.strides)):
@@ -117,14 +168,20 @@ class ProductCalls:
                 return LoopCall(loop, [factor, vector, target], 0, [vector.size], steps, ignored, False)
         return None
 
-    def _tiled(self, function: Callable[..., Any], operands: Sequence[Operand], ignored: int) -> list[LoopCall | None]:
-        """Return the calls that do a product of small matrices by tiles; none where these lack the bits of NumPy."""
+    def _tiled(
+        self, function: Callable[..., Any], operands: Sequence[Operand], made: Value | None, ignored: int
+    ) -> list[LoopCall | None]:
+        """Return the calls that do a product of small matrices by tiles; none where these lack the bits of NumPy.
+
+        Args:
+            function: the product.
+            operands: its operands, the result last.
+            made: the Value of the result of two matrices; None for stacks.
+            ignored: the bits of the floating-point errors that nobody is to be told of.
+        """
         a, b, target = operands
-        if (
-            min(len(one.shape) for one in operands) < 2
-            or not target.size
-            or target.strides[-1] != target.dtype.itemsize
-        ):
+        is_plain = target.size > 0 and target.strides[-1] == target.dtype.itemsize
+        if not is_plain or min(len(one.shape) for one in operands) < 2:
             return []
         if (a.base, a.offset) == (b.base, b.offset):
             # BLAS has another function for the product of an array with itself.
@@ -136,7 +193,9 @@ class ProductCalls:
             return []
         before, panels = packed
         loop = self._own.tiles._replace(data=self._operands.constant(told).offset)
-        return [*before, _product(loop, [a, panels, target], ignored)]
+        call = _product(loop, [a, panels, target], ignored)
+        self._last = None if made is None else (_Tiled(made, call, (a, b)), [])
+        return [*before, call]
 
     def _in_panels(self, matrix: Operand, ignored: int) -> tuple[list[LoopCall], Operand] | None:
         """Return the calls that copy a matrix, so that its rows can be read in parts of a vector, and that copy.
@@ -167,6 +226,33 @@ class ProductCalls:
         if stays:
             self._packed[matrix.place()] = found
         return [copy], found
+
+
+@final
+class _Tiled(NamedTuple):
+    """A product of two matrices by tiles.
+
+    Attributes:
+        product: the Value of its result.
+        call: the call.
+        factors: where its matrices lie.
+    """
+
+    product: Value
+    call: LoopCall
+    factors: tuple[Operand, Operand]
+
+    def add(self, addend: Operand, target: Operand, step: int) -> None:
+        """Have it add rows that are a step apart to its own, and write into another array."""
+        call = self.call
+        a, panels, _ = call.operands
+        call.steps = [*_axes_of_product([a, panels, target])[2], step]
+        call.operands = [a, panels, target, addend]
+
+
+def _depend(call: LoopCall, addend: Operand, target: Operand) -> bool:
+    """Tell whether it may matter to a call, or to what is added, which of both is first."""
+    return any(one.meets(addend) or one.meets(target) for one in call.operands)
 
 
 def _product(loop: InnerLoop, operands: Sequence[Operand], ignored: int) -> LoopCall:

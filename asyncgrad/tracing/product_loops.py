@@ -54,7 +54,7 @@ def write_product_loops(module: Any, loop: Any) -> None:
     """
     from llvmlite import ir  # optional
 
-    tile = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 9)
+    tile = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 11)
     for one in TileKind.every():
         _write_tile(ir.Function(module, tile, one.name), *one)
     _write_tiles(ir.Function(module, loop, "tiles"), tile)
@@ -63,7 +63,8 @@ def write_product_loops(module: Any, loop: Any) -> None:
 def _write_tiles(tiles: Any, tile: Any) -> None:
     """Write the loop: as matmul's, but that the step of the second matrix along its columns is one from panel to panel.
 
-    As its data it takes the address of 64-bit integers: how many tiles there are, and the TILE_FIELDS of each.
+    A fourth operand, if its address is not 0, is added to what is found; its step from row to row is the last of all.
+    As its data the loop takes the address of 64-bit integers: how many tiles there are, and TILE_FIELDS of each.
     """
     from llvmlite import ir  # optional
 
@@ -75,7 +76,9 @@ def _write_tiles(tiles: Any, tile: Any) -> None:
         return build.load(build.gep(places, [number(index)]))
 
     matrices, stacks = [read(addresses, one) for one in range(3)], [read(steps, one) for one in range(3)]
-    row, factor, of_factor, panel, _, into = (read(steps, one) for one in (3, 4, 5, 6, 8, 7))
+    row, factor, of_factor, panel, into, _, of_addend = (read(steps, one) for one in range(3, 10))
+    addend = read(addresses, 3)
+    is_adding = build.icmp_signed("!=", addend, number(0))
     told = build.inttoptr(data, pointer)
     count, first = build.load(told), build.gep(told, [number(1)])
     inner = read(counts, 2)
@@ -86,14 +89,14 @@ def _write_tiles(tiles: Any, tile: Any) -> None:
         def of_tile(index: Any) -> None:
             here = build.gep(first, [build.mul(index, number(TILE_FIELDS))])
             function, begin, column = (read(here, one) for one in range(TILE_FIELDS))
-            places = [
-                build.add(a, build.mul(begin, row)),
-                build.add(b, build.mul(column, panel)),
-                build.add(build.add(c, build.mul(begin, into)), build.mul(column, number(_VECTOR_BYTES))),
-            ]
-            build.call(
-                build.inttoptr(function, tile.as_pointer()), [*places, inner, row, factor, of_factor, panel, into]
-            )
+
+            def element(matrix: Any, step: Any) -> Any:
+                return build.add(build.add(matrix, build.mul(begin, step)), build.mul(column, number(_VECTOR_BYTES)))
+
+            more = build.select(is_adding, element(addend, of_addend), addend)
+            places = [build.add(a, build.mul(begin, row)), build.add(b, build.mul(column, panel)), element(c, into)]
+            given = [*places, more, inner, row, factor, of_factor, panel, into, of_addend]
+            build.call(build.inttoptr(function, tile.as_pointer()), given)
 
         write_loop(build, number(0), count, of_tile)
 
@@ -102,12 +105,15 @@ def _write_tiles(tiles: Any, tile: Any) -> None:
 
 
 def _write_tile(tile: Any, kind: str, rows: int, panels: int, sums: int) -> None:
-    """Write `tile(a, b, c, inner, a_row, a_factor, b_factor, b_panel, c_row)`: addresses, a length, steps in bytes."""
+    """Write `tile(a, b, c, d, inner, a_row, a_factor, b_factor, b_panel, c_row, d_row)`: addresses, a length, steps.
+
+    The tile of c is the product of a and b, and that of d added to it if d is not 0.
+    """
     from llvmlite import ir  # optional
 
     number, real = ir.IntType(64), ir.FloatType() if kind == "f" else ir.DoubleType()
     vector, size = ir.VectorType(real, LANES[kind]), _VECTOR_BYTES // LANES[kind]
-    a, b, c, inner, a_row, a_factor, b_factor, b_panel, c_row = tile.args
+    a, b, c, d, inner, a_row, a_factor, b_factor, b_panel, c_row, d_row = tile.args
     build = ir.IRBuilder(tile.append_basic_block("entry"))
     fused = _fused(tile.module, kind, vector)
     in_rows = [build.mul(number(row), a_row) for row in range(rows)]
@@ -142,13 +148,25 @@ def _write_tile(tile: Any, kind: str, rows: int, panels: int, sums: int) -> None
         others = found[2 + len(zeros) :]
         found = _carried(build, build.sub(inner, together), found[: 2 + len(zeros)], add_next)
         found[2:] = [build.fadd(one, other) for one, other in zip(found[2:], others, strict=True)]
-    for row in range(rows):
-        into = build.add(c, build.mul(number(row), c_row))
-        for panel in range(panels):
-            # BLAS adds to zero what it has found, so that there is no zero with a sign.
-            element = build.fadd(found[2 + row * panels + panel], zeros[0])
-            place = build.add(into, number(panel * _VECTOR_BYTES))
-            build.store(element, build.inttoptr(place, vector.as_pointer()), align=size)
+    # BLAS adds to zero what it has found, so that there is no zero with a sign.
+    elements = [build.fadd(one, zeros[0]) for one in found[2:]]
+
+    def store(with_others: bool) -> None:
+        for place, element in enumerate(elements):
+            row, panel = number(place // panels), number(place % panels * _VECTOR_BYTES)
+            if with_others:
+                other = build.add(build.add(d, build.mul(row, d_row)), panel)
+                made = build.fadd(element, _read(build, other, vector, size))
+            else:
+                made = element
+            into = build.add(build.add(c, build.mul(row, c_row)), panel)
+            build.store(made, build.inttoptr(into, vector.as_pointer()), align=size)
+
+    with build.if_else(build.icmp_signed("!=", d, number(0))) as (adds, alone):
+        with adds:
+            store(True)
+        with alone:
+            store(False)
     build.ret_void()
 
 

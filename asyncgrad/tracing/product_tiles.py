@@ -54,8 +54,8 @@ def tiles_of(product: Product, own: Runner, kind: np.dtype[np.generic], a: Layou
         packed = np.ascontiguousarray(in_panels(right, lanes))
         for place, told in enumerate(every):
             found = np.empty((rows, columns), kind)
-            steps = [0, 0, 0, *left.strides, *packed.strides[1::-1], *found.strides]
-            places = [address_of(matrix) for matrix in (left, packed, found)]
+            steps = [0, 0, 0, *left.strides, *packed.strides[1::-1], *found.strides, 0]
+            places = [*[address_of(matrix) for matrix in (left, packed, found)], 0]
             call_loop(own.tiles._replace(data=address_of(told)), places, [1, rows, inner, columns], steps)
             agree[place] &= (_comparable(found) == expected).reshape(rows, panels, -1).all(axis=-1)
     if not agree.any(axis=0).all():

@@ -73,7 +73,7 @@ class Records:
         self._bases = np.zeros(len(given) + 1, np.int64)
         self._bases_memory: memoryview = self._bases.data
         fixed = frozenset([given[value] for value in (*program.arguments, *program.cotangents)])
-        self._calls = LoopCalls(given, array, program.errstate, runner, self._failed, fixed)
+        self._calls = LoopCalls(given, array, program.errstate, runner, self._failed, fixed, program.passing())
         #: By the call of a kernel, of how many steps that is; once all records are known, by the number of its record.
         self._kernels: dict[Any, int] = {}
         calls: list[LoopCall] = []

@@ -264,7 +264,9 @@ class LoopCalls:
         if ufunc is np.matmul:
             is_stack = all(len(one.shape) > 1 for one in operands)
             products = self._products
-            return products.of_stacks(loop, operands, ignored) if is_stack else products.dot(ufunc, parts, {}, ignored)
+            if not is_stack:
+                return products.dot(ufunc, parts, {}, ignored)
+            return products.matmul(loop, operands, parts[-1], ignored)
         call = self._elementwise(ufunc, loop, operands, ignored)
         return [*before, call] if call is not None else self._in_parts(ufunc, loop, operands, ignored)
 

@@ -102,9 +102,16 @@ class ProductCalls:
         self._last = None
         return LoopCall(None, [target], 0, [], [], ignored, False)
 
-    def of_stacks(self, loop: InnerLoop, operands: Sequence[Operand], ignored: int) -> list[LoopCall | None]:
-        """Return the calls that have the bits of `matmul` for matrices, or stacks of them, whose loop is given."""
-        return self._tiled(np.matmul, operands, None, ignored) or [_product(loop, operands, ignored)]
+    def matmul(self, loop: InnerLoop, operands: Sequence[Operand], made: Value, ignored: int) -> list[LoopCall | None]:
+        """Return the calls that have the bits of `matmul` for matrices, or stacks of them.
+
+        Args:
+            loop: its loop.
+            operands: what it is called with, the result last.
+            made: the Value of the result.
+            ignored: the bits of the floating-point errors that nobody is to be told of.
+        """
+        return self._tiled(np.matmul, operands, made, ignored) or [_product(loop, operands, ignored)]
 
     def dot(
         self, function: Callable[..., Any], parts: Sequence[Any], options: dict[str, Any], ignored: int
@@ -169,14 +176,14 @@ class ProductCalls:
         return None
 
     def _tiled(
-        self, function: Callable[..., Any], operands: Sequence[Operand], made: Value | None, ignored: int
+        self, function: Callable[..., Any], operands: Sequence[Operand], made: Value, ignored: int
     ) -> list[LoopCall | None]:
         """Return the calls that do a product of small matrices by tiles; none where these lack the bits of NumPy.
 
         Args:
             function: the product.
             operands: its operands, the result last.
-            made: the Value of the result of two matrices; None for stacks.
+            made: the Value of the result.
             ignored: the bits of the floating-point errors that nobody is to be told of.
         """
         a, b, target = operands
@@ -194,7 +201,7 @@ class ProductCalls:
         before, panels = packed
         loop = self._own.tiles._replace(data=self._operands.constant(told).offset)
         call = _product(loop, [a, panels, target], ignored)
-        self._last = None if made is None else (_Tiled(made, call, (a, b)), [])
+        self._last = (_Tiled(made, call, (a, b)), [])
         return [*before, call]
 
     def _in_panels(self, matrix: Operand, ignored: int) -> tuple[list[LoopCall], Operand] | None:

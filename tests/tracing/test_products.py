@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import asyncgrad as ag
 from asyncgrad.tracing import product_tiles
 from asyncgrad.tracing.runner import runner
 from tests.tracing.running import bits, compiled, grads_of
@@ -68,6 +69,58 @@ def test_a_matrix_that_many_products_read_is_that_of_the_call():
         # Products that overflow are NumPy's, which warns of them.
         with np.errstate(all="ignore"):
             assert grads_of(jitted, leaves) == grads_of(loss, leaves)
+
+
+def layers(x, w, b):
+    for _ in range(3):
+        # What is multiplied is read no more, so that the sum may lie there.
+        x = (x * 0.5) @ w + b
+    return x * 1
+
+
+def in_place(x, w, b):
+    found = x @ w
+    found += b
+    return (x + found @ w.T) * (x[:1] @ w + b)
+
+
+def late(x, w, b):
+    return (x @ w + np.tanh(x)) * 0.5
+
+
+def twice(x, w, b):
+    found = x @ w
+    return (found + b) * found
+
+
+def doubled(x, w, b):
+    found = x @ w
+    return (found + found) * 0.5
+
+
+@pytest.mark.parametrize("function", [layers, in_place, late, twice, doubled])
+def test_what_is_added_to_a_product_is_added_to_it_alone(function):
+    rng = np.random.default_rng(0)
+    for kind in (np.float32, np.float64):
+        points = [[rng.standard_normal(shape).astype(kind) for shape in ((16, 32), (32, 32), 32)] for _ in range(3)]
+        jitted = compiled(function, *points[0])
+        for point in points:
+            assert bits(jitted(*point)) == bits(function(*point))
+
+
+def test_gradients_of_shared_weights_are_added_up_as_they_come():
+    rng = np.random.default_rng(0)
+
+    def recurrent(h, w, u):
+        for _ in range(4):
+            h = np.tanh(h @ w.T + h @ u)
+        return h.sum()
+
+    points = [[rng.standard_normal(shape).astype(np.float32) for shape in ((8, 16), (16, 16), (16, 16))] for _ in "ab"]
+    jitted = ag.jit(recurrent, verify=0, backend="fused")
+    for point in (points[0], points[0], *points):
+        assert grads_of(jitted, point) == grads_of(recurrent, point)
+    assert jitted.counts["replayed"]
 
 
 def test_what_sums_in_another_order_is_found_out():

@@ -20,6 +20,7 @@ __all__ = ["Layout", "in_panels", "tiles_of"]
 
 #: Shape and strides of a matrix.
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
+#: A product of NumPy's.
 Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 #: The sums that a tile may have for an element.
 _SUMS = (1, 2)
@@ -30,7 +31,7 @@ _MOST_WORK = 1 << 18
 
 
 @functools.lru_cache(maxsize=4096)
-def tiles_of(product: Product, own: Runner, kind: np.dtype[np.generic], a: Layout, b: Layout) -> np.ndarray | None:
+def tiles_of(product: Product, own: Runner, kind: np.dtype[np.floating], a: Layout, b: Layout) -> np.ndarray | None:
     """Return what the runner's loop of tiles is to be told, so that it has the bits of a product; None if it cannot.
 
     Args:
@@ -71,7 +72,7 @@ def in_panels(matrix: np.ndarray, lanes: int) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(matrix, shape, strides)
 
 
-def _matrices(kind: np.dtype[np.generic], a: Layout, b: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _matrices(kind: np.dtype[np.floating], a: Layout, b: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield matrices that lie as these, at different places in a line of the cache."""
     rng = np.random.Generator(np.random.PCG64(0))
     extents = [

@@ -83,8 +83,8 @@ class RowRecords:
             if value.root not in given and _is_computed_whole(value, steps) and roots.count(value.root) == 1
         }
         fixed = frozenset(given.values())
-        bases = {**given, **direct}
-        self._calls = LoopCalls(bases, array, program.errstate, runner, self._failed, fixed, program.passing())
+        places = {**given, **direct}
+        self._calls = LoopCalls(places, array, program.errstate, runner, self._failed, fixed, program.passing())
         calls: list[LoopCall] = []
         parts = parts_of(steps, self._calls, calls)
         #: Whether there are records for all of it.

@@ -32,6 +32,7 @@ __all__ = [
     "HAS_NAN",
     "IS_OTHER",
     "IS_OUT_OF_BOUNDS",
+    "LINE",
     "MOST_AXES",
     "MOST_OPERANDS",
     "RECORD",
@@ -42,6 +43,8 @@ __all__ = [
 
 #: How many operands a loop may have, and how many axes there may be around it and in it.
 MOST_OPERANDS, MOST_AXES = 4, 8
+#: The bytes of a line of a processor's cache; arrays of a table begin at one.
+LINE = 64
 #: A record of the table; each field is a 64-bit integer, and the last four have several.
 FIELDS = {
     "loop": 1,

@@ -141,7 +141,7 @@ def _write_tile(tile: Any, kind: str, rows: int, panels: int, sums: int) -> None
 
     zeros = [ir.Constant(vector, None)] * (rows * panels)
     if sums == 1:
-        *_, found = [_carried(build, inner, [a, b, *zeros], add_next)]
+        found = _carried(build, inner, [a, b, *zeros], add_next)
     else:
         together = build.and_(inner, number(-_FACTORS_AT_ONCE))
         found = _carried(build, build.sdiv(together, number(sums)), [a, b, *zeros * sums], add_next)

@@ -28,6 +28,8 @@ _SUMS = (1, 2)
 _TRIALS, _SPECIAL = 9, 1
 #: A larger product is BLAS's: what is done around it takes no time beside it.
 _MOST_WORK = 1 << 18
+#: A matrix that lies in more memory than so many elements is not tried.
+_MOST_ELEMENTS = 1 << 22
 
 
 @functools.lru_cache(maxsize=4096)
@@ -45,6 +47,8 @@ def tiles_of(product: Product, own: Runner, kind: np.dtype[np.floating], a: Layo
     lanes = LANES.get(kind.char, 0)
     is_small = lanes and rows > 1 and inner > 1 and columns % lanes == 0 and rows * inner * columns <= _MOST_WORK
     if not is_small or not own.tile_functions or any(step <= 0 or step % kind.itemsize for step in (*a[1], *b[1])):
+        return None
+    if max(_extent(one, kind.itemsize) for one in (a, b)) > _MOST_ELEMENTS:
         return None
     panels = columns // lanes
     every = [_told(own, kind.char, _tiles(np.full((rows, panels), one))) for one in _SUMS]
@@ -75,9 +79,7 @@ def in_panels(matrix: np.ndarray, lanes: int) -> np.ndarray:
 def _matrices(kind: np.dtype[np.floating], a: Layout, b: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield matrices that lie as these, at different places in a line of the cache."""
     rng = np.random.Generator(np.random.PCG64(0))
-    extents = [
-        1 + sum((length - 1) * step // kind.itemsize for length, step in zip(*one, strict=True)) for one in (a, b)
-    ]
+    extents = [_extent(one, kind.itemsize) for one in (a, b)]
     tiny = float(np.sqrt(np.finfo(kind).tiny)) * 1e-10
     special = np.array([0.0, -0.0, 1.5, -2.0, tiny, -tiny, np.inf, np.nan], kind)
     for trial in range(_TRIALS):
@@ -89,6 +91,11 @@ def _matrices(kind: np.dtype[np.floating], a: Layout, b: Layout) -> Iterator[tup
                 numbers = rng.choice(special, extent, p=[0.2, 0.2, 0.2, 0.15, 0.12, 0.12, 0.005, 0.005])
             found.append(np.lib.stride_tricks.as_strided(numbers, shape, strides))
         yield found[0], found[1]
+
+
+def _extent(layout: Layout, item: int) -> int:
+    """Return over how many elements of memory a matrix extends."""
+    return 1 + sum((length - 1) * step // item for length, step in zip(*layout, strict=True))
 
 
 def _comparable(numbers: np.ndarray) -> np.ndarray:

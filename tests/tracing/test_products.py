@@ -152,3 +152,10 @@ def test_a_product_of_a_matrix_and_itself_is_numpys():
     x = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
     jitted = compiled(lambda x: np.matmul(x[None], x[None].swapaxes(1, 2)) * 1, x)
     assert bits(jitted(x)) == bits(np.matmul(x[None], x[None].swapaxes(1, 2)))
+
+
+def test_a_part_of_a_large_array_is_not_tried():
+    own = runner()
+    assert own is not None
+    layouts = ((8, 16), (1 << 40, 8)), ((16, 8), (64, 8))
+    assert product_tiles.tiles_of(np.matmul, own, np.dtype(np.float64), *layouts) is None

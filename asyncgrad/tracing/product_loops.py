@@ -122,14 +122,9 @@ def _write_tile(tile: Any, kind: str, rows: int, panels: int, sums: int) -> None
     def add(a: Any, b: Any, found: Sequence[Any]) -> list[Any]:
         """Add a factor's products to a sum of each element of the tile."""
         lines = [_read(build, build.add(b, panel), vector, size) for panel in in_panels]
-        added = []
-        for row in range(rows):
-            element = _read(build, build.add(a, in_rows[row]), real, size)
-            spread = _spread(build, element, vector)
-            added += [
-                build.call(fused, [spread, line, found[row * panels + place]]) for place, line in enumerate(lines)
-            ]
-        return added
+        spread = [_spread(build, _read(build, build.add(a, row), real, size), vector) for row in in_rows]
+        pairs = [(one, line) for one in spread for line in lines]
+        return [build.call(fused, [*pair, one]) for pair, one in zip(pairs, found, strict=True)]
 
     def add_next(state: Sequence[Any]) -> list[Any]:
         a, b, *found = state
@@ -151,23 +146,23 @@ def _write_tile(tile: Any, kind: str, rows: int, panels: int, sums: int) -> None
     # BLAS adds to zero what it has found, so that there is no zero with a sign.
     elements = [build.fadd(one, zeros[0]) for one in found[2:]]
 
-    def store(with_others: bool) -> None:
-        for place, element in enumerate(elements):
-            row, panel = number(place // panels), number(place % panels * _VECTOR_BYTES)
-            if with_others:
-                other = build.add(build.add(d, build.mul(row, d_row)), panel)
-                made = build.fadd(element, _read(build, other, vector, size))
-            else:
-                made = element
-            into = build.add(build.add(c, build.mul(row, c_row)), panel)
-            build.store(made, build.inttoptr(into, vector.as_pointer()), align=size)
+    def places(begin: Any, step: Any) -> list[Any]:
+        in_rows = [build.add(begin, build.mul(number(row), step)) for row in range(rows)]
+        return [build.add(row, number(panel * _VECTOR_BYTES)) for row in in_rows for panel in range(panels)]
 
     with build.if_else(build.icmp_signed("!=", d, number(0))) as (adds, alone):
         with adds:
-            store(True)
+            others = [_read(build, place, vector, size) for place in places(d, d_row)]
+            sums_of_both = [build.fadd(one, other) for one, other in zip(elements, others, strict=True)]
+            _store(build, sums_of_both, places(c, c_row), size)
         with alone:
-            store(False)
+            _store(build, elements, places(c, c_row), size)
     build.ret_void()
+
+
+def _store(build: Any, vectors: Sequence[Any], places: Sequence[Any], size: int) -> None:
+    for one, place in zip(vectors, places, strict=True):
+        build.store(one, build.inttoptr(place, one.type.as_pointer()), align=size)
 
 
 def _fused(module: Any, kind: str, vector: Any) -> Any:

@@ -187,8 +187,8 @@ class ProductCalls:
             ignored: the bits of the floating-point errors that nobody is to be told of.
         """
         a, b, target = operands
-        is_plain = target.size > 0 and target.strides[-1] == target.dtype.itemsize
-        if not is_plain or min(len(one.shape) for one in operands) < 2:
+        are_matrices = min(len(one.shape) for one in operands) > 1 and target.size > 0
+        if not are_matrices or target.strides[-1] != target.dtype.itemsize:
             return []
         if (a.base, a.offset) == (b.base, b.offset):
             # BLAS has another function for the product of an array with itself.

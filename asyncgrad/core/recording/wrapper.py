@@ -200,14 +200,16 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
     else:
         tensors = "".join(f"{parameter}, " for parameter in tensor_names)
         shown = f"numpy.{name}" if hasattr(np, name) else name
+        # A library for another device says little of an array of NumPy's beside its own, and NumPy of what is no
+        # array.
+        explain = f"_explain_refusal({shown!r}, ({tensors}), error, {(*tensor_names,)!r}); raise"
         lines = [
             "if _template is None:",
-            f"    return _function({plain})",
+            f"    try: return _function({plain})",
+            f"    except (TypeError, AttributeError) as error: {explain}",
             f"try: _data = _function({raw})",
             f"except ValueError as error: _name_shapes({shown!r}, ({tensors}), error); raise",
-            # A library for another device says little of an array of NumPy's beside its own, and NumPy of what is no
-            # array.
-            f"except (TypeError, AttributeError) as error: _explain_refusal({shown!r}, ({tensors}), error); raise",
+            f"except (TypeError, AttributeError) as error: {explain}",
         ]
     # The operator of an xarray object then computes with the tensor, and keeps its labels and the history.
     labelled = [f"    elif _is_labelled({tensor_names[1]}): return NotImplemented"] if is_operator else []

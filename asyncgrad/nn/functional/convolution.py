@@ -26,7 +26,7 @@ from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, pair, single, triple
+from ..shared.arguments import array_of, check_arrays, pair, single, triple
 from ..shared.axis_windows import count_windows, sums_of_windows, windows_along
 from ..shared.layouts import images_first, images_last
 from ..shared.windows import (
@@ -588,6 +588,8 @@ def _check_transposed_channels(
             f"{function} with a weight of shape {filters} and groups={groups} takes x with {filters[0]} channels"
             f"{f', a number that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
         )
+    if bias is not None:
+        check_arrays(function, bias=bias)
     if bias is not None and array_of(bias).shape != (filters[1] * groups,):
         raise ArgumentError(
             f"{function} with a weight of shape {filters} and groups={groups} needs a bias of shape "

@@ -18,7 +18,7 @@ from ...core.arrays.values import add_into
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_arrays
+from ..shared.arguments import array_of, check_arrays, operand
 from ..shared.rows import add_leading_sum, leading_sum, leading_sum_on_device
 
 if TYPE_CHECKING:
@@ -234,6 +234,7 @@ def bilinear(
         array([9.])
     """
     check_arrays("bilinear", input1=input1, input2=input2, weight=weight)
+    input1, input2, weight = operand(input1), operand(input2), operand(weight)
     first, second, shape = (array_of(one).shape for one in (input1, input2, weight))
     if (
         len(shape) != 3
@@ -245,6 +246,8 @@ def bilinear(
             "bilinear takes inputs of shape (..., in1_features) and (..., in2_features) and a weight of shape "
             f"(out_features, in1_features, in2_features), not {first}, {second} and {shape}"
         )
+    if bias is not None:
+        check_arrays("bilinear", bias=bias)
     if bias is not None and array_of(bias).shape != shape[:1]:
         raise ArgumentError(f"bilinear with a weight of shape {shape} needs a bias of shape {shape[:1]}")
     # Column j + k * in2_features of the map of input1 is what input2[j] is multiplied by for output k.

@@ -872,7 +872,8 @@ def _(h: Any, logits: Any, labels: Any, selection: Selection | LabelsOnDevice) -
     selection = _selected(selection, labels, logits)
     expected = np.sum(h * softmax(logits, 1), axis=1)
     value = (expected - at_labels(h, selection.labels, None)) * selection.coefficient
-    return value if selection.ignored is None else value * ~selection.ignored
+    # Not times 0: without any label that counts, the coefficient of a mean is NaN.
+    return value if selection.ignored is None else np.where(selection.ignored, 0, value)
 
 
 @derivative(cross_entropy_grad_, "logits")
@@ -880,7 +881,7 @@ def _(h: Any, g: Any, logits: Any, labels: Any, selection: Selection | LabelsOnD
     selection = _selected(selection, labels, logits)
     scale = g * selection.coefficient
     if selection.ignored is not None:
-        scale = scale * ~selection.ignored
+        scale = np.where(selection.ignored, 0, scale)
     if scale.ndim:
         scale = np.expand_dims(scale, 1)
     return softmax_grad(h * scale, softmax(logits, 1), 1)

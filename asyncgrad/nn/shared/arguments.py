@@ -86,7 +86,7 @@ def check_arrays(function: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is None:
             raise ArgumentTypeError(f"nn.{function} takes a tensor or an array as {name}, not None: {_FORGOTTEN}")
-        if not isinstance(value, (TensorBase, np.ndarray)) and array_of(value).dtype.kind not in _NUMBERS:
+        if not isinstance(value, TensorBase) and array_of(value).dtype.kind not in _NUMBERS:
             raise _no_numbers(f"nn.{function}", name, array_of(value))
 
 

@@ -48,15 +48,7 @@ MODULES = [
     *("CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "Conv3d", "ConvTranspose3d"),
     *("FractionalMaxPool2d", "FractionalMaxPool3d", "InstanceNorm3d", "LPPool1d", "LPPool2d", "LPPool3d"),
     *("LocalResponseNorm", "MaxPool3d", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d"),
-    *(
-        "EmbeddingBag",
-        "Transformer",
-        "ReplicationPad2d",
-        "ReplicationPad3d",
-        "ZeroPad1d",
-        "ZeroPad2d",
-        "ZeroPad3d",
-    ),
+    *("ReplicationPad2d", "ReplicationPad3d", "Transformer", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d"),
 ]
 #: What is left out of a function's samples, by what a sample is called with.
 REASONS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
@@ -197,9 +189,10 @@ def test_samples_of_a_function_have_pytorchs_results_and_gradients(torch: Any, n
     names = (f"nn.functional.{name}", *(() if name == "unfold" else (name,)))
     entries = [one for one in sys.modules[_FUNCTIONS].op_db if one.name in names and one.supports_dtype(dtype, "cpu")]
     torch.manual_seed(0)
+    most = 40 if kind == "float64" else 10
     for entry in entries:
         samples = list(entry.sample_inputs("cpu", dtype, requires_grad=entry.supports_autograd))
-        for sample in samples[:: 1 + len(samples) // 40]:
+        for sample in samples[:: 1 + len(samples) // most]:
             args, options = (sample.input, *sample.args), dict(sample.kwargs)
             if name not in REASONS or not REASONS[name](args, options):
                 check(torch, call, entry.op, args, options)
@@ -207,6 +200,7 @@ def test_samples_of_a_function_have_pytorchs_results_and_gradients(torch: Any, n
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # roots and powers of negative numbers, in LPPool
 @pytest.mark.parametrize("name", MODULES)
 def test_samples_of_a_module_have_pytorchs_results_gradients_and_state(torch: Any, name: str) -> None:
     (entry,) = [one for one in sys.modules[_MODULES].module_db if one.module_cls.__name__ == name]

@@ -202,14 +202,14 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
         shown = f"numpy.{name}" if hasattr(np, name) else name
         # A library for another device says little of an array of NumPy's beside its own, and NumPy of what is no
         # array.
-        explain = f"_explain_refusal({shown!r}, ({tensors}), error, {(*tensor_names,)!r}); raise"
+        explain = f"_explain_refusal({shown!r}, ({tensors}), error, {(*tensor_names,)!r})"
         lines = [
             "if _template is None:",
             f"    try: return _function({plain})",
-            f"    except (TypeError, AttributeError) as error: {explain}",
+            f"    except (TypeError, AttributeError, ValueError) as error: {explain}; raise",
             f"try: _data = _function({raw})",
-            f"except ValueError as error: _name_shapes({shown!r}, ({tensors}), error); raise",
-            f"except (TypeError, AttributeError) as error: {explain}",
+            f"except ValueError as error: {explain}; _name_shapes({shown!r}, ({tensors}), error); raise",
+            f"except (TypeError, AttributeError) as error: {explain}; raise",
         ]
     # The operator of an xarray object then computes with the tensor, and keeps its labels and the history.
     labelled = [f"    elif _is_labelled({tensor_names[1]}): return NotImplemented"] if is_operator else []

@@ -19,7 +19,16 @@ from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import must_be, number, truth, whole_number
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
-from ..shared.arguments import array_of, as_saved, constant, is_outside, saved_constant
+from ..shared.arguments import (
+    array_of,
+    as_saved,
+    check_arrays,
+    constant,
+    is_outside,
+    operand,
+    saved_constant,
+    shapes_of,
+)
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -191,10 +200,12 @@ def embedding(
     """
     check_operands_share_device("embedding", weight, constants=input)
     truth(sparse, "sparse")
+    weight = operand(weight)
     data = array_of(input)
     table = array_of(weight)
     shape = table.shape
-    if len(shape) != 2:
+    if len(shape) != 2 or table.dtype.kind not in "fciub":
+        check_arrays("embedding", weight=weight)
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: {_RIGHT_CALL}")
@@ -259,6 +270,7 @@ def embedding_bag(
                [3., 4.]])
     """
     frequencies, is_sparse = truth(scale_grad_by_freq, "scale_grad_by_freq"), truth(sparse, "sparse")
+    weight = operand(weight)
     _check_bags(mode, frequencies or is_sparse, input, weight, per_sample_weights)
     indices, rows = on_host(constant("embedding_bag", "input", input)), array_of(weight).shape[0]
     starts, end = _bags(indices, offsets, truth(include_last_offset, "include_last_offset"))
@@ -278,6 +290,7 @@ def embedding_bag(
 def _check_bags(mode: str, is_scaled: bool, input: Any, weight: Any, per_sample_weights: Any) -> None:
     check_operands_share_device("embedding_bag", weight, per_sample_weights, constants=input)
     indices, table = array_of(input), array_of(weight)
+    check_arrays("embedding_bag", weight=weight)
     if mode not in ("sum", "mean", "max"):
         raise ArgumentError(f"embedding_bag: mode must be 'sum', 'mean' or 'max', not {mode!r}")
     if mode == "max" and is_scaled:
@@ -291,7 +304,9 @@ def _check_bags(mode: str, is_scaled: bool, input: Any, weight: Any, per_sample_
         )
     if per_sample_weights is not None and mode != "sum":
         raise ArgumentError(f"embedding_bag takes per_sample_weights with mode='sum', not with {mode!r}")
-    if per_sample_weights is not None and array_of(per_sample_weights).shape != indices.shape:
+    if per_sample_weights is not None and shapes_of("embedding_bag", per_sample_weights=per_sample_weights) != [
+        indices.shape
+    ]:
         raise ArgumentError(
             f"embedding_bag takes per_sample_weights of the shape of input, {indices.shape}, not "
             f"{array_of(per_sample_weights).shape}"

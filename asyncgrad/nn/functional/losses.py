@@ -1429,6 +1429,7 @@ def multi_margin_loss(
     gaps = np.where(labels[:, np.newaxis] == arange_like(data, classes), 0, gaps if p == 1 else gaps * gaps)
     losses = np.sum(gaps, axis=1) / classes
     if weight is not None:
+        check_arrays("multi_margin_loss", weight=weight)
         weights = constant("multi_margin_loss", "weight", weight)
         if weights.shape != (classes,):
             raise ArgumentError(f"multi_margin_loss needs a weight of shape ({classes},), not {weights.shape}")

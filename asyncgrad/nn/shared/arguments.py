@@ -46,6 +46,7 @@ __all__ = [
     "real_floating",
     "records",
     "saved_constant",
+    "shapes_of",
     "single",
     "triple",
     "wrong_dtype",
@@ -88,6 +89,16 @@ def check_arrays(function: str, **arguments: Any) -> None:
             raise ArgumentTypeError(f"nn.{function} takes a tensor or an array as {name}, not None: {_FORGOTTEN}")
         if not isinstance(value, TensorBase) and array_of(value).dtype.kind not in _NUMBERS:
             raise _no_numbers(f"nn.{function}", name, array_of(value))
+
+
+def shapes_of(function: str, **arguments: Any) -> list[tuple[int, ...]]:
+    """Return the shapes of arguments that hold numbers.
+
+    Raises:
+        ArgumentTypeError: one does not; the message names the function and the argument.
+    """
+    check_arrays(function, **arguments)
+    return [array_of(value).shape for value in arguments.values()]
 
 
 #: The kinds of dtypes of numbers, and of truth values, which count as such.

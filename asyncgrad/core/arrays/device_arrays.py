@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentTypeError, AsyncgradError, DeviceError, IndexRangeError
+from ...errors import ArgumentTypeError, DeviceError, IndexRangeError
 from ..settings.arguments import describe, takes
 from ..settings.unawaited import refuse_unawaited
 from .axes import array_like, tensor_like
@@ -126,9 +126,6 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception, parame
         ArgumentTypeError: an operand is no array at all, and the function has asked it for what arrays have.
         DeviceError: an operand is an array of NumPy's, or a list, and another one's is another library's.
     """
-    if isinstance(error, AsyncgradError):
-        # It says what to write.
-        return
     refuse_unawaited(name, operands, error)
     _refuse_uncalled(name, operands, error)
     if isinstance(error, AttributeError):

@@ -325,7 +325,9 @@ def saved_constant(array: Any, source: Any, beside: Any) -> Any:
 
     It is a tensor only where the call on `beside` is recorded: where no argument is a tensor, the result is none.
     """
-    return sharing_version(array, source) if isinstance(source, TensorBase) and records(beside) else array
+    if not isinstance(source, TensorBase) or not records(beside):
+        return array
+    return source if array is source._data else sharing_version(array, source)
 
 
 def as_saved(array: Any, like: Any) -> Any:

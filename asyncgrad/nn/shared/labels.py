@@ -97,7 +97,8 @@ def select(
     """
     shape = scores.shape
     classes = shape[1]
-    labels = labels.reshape(shape[0], *shape[2:])
+    if labels.shape != (needed := (shape[0], *shape[2:])):
+        labels = labels.reshape(needed)
     if weight is not None:
         check_arrays(function, weight=weight)
     weights = None if weight is None else as_like(constant(function, "weight", weight), scores)

@@ -153,6 +153,10 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.margin_ranking_loss(ones(2), ones(3), ones(2)), "not input1 (2,), input2 (3,), target (2,)"),
     (lambda: nn.triplet_margin_loss(ones(2), ones(3), ones(2)), "not anchor (2,), positive (3,), negative (2,)"),
     (lambda: nn.pairwise_distance(ones(2), ones(3)), "shapes that broadcast, not x1 (2,), x2 (3,)"),
+    (
+        lambda: nn.embedding_bag(np.array([0, 1]), ones((2, 1)), np.zeros(0, int)),
+        "embedding_bag takes offsets that rise from 0 to 2 at most, not []",
+    ),
     (lambda: nn.relu([[1.0], [1.0, 2.0]]), "list [[1.0], [1.0, 2.0]] is no array, since its rows differ in length"),
     (lambda: nn.cosine_similarity(ones(2), ones(3), 0), "shapes that broadcast, not x1 (2,), x2 (3,)"),
     (lambda: nn.cosine_similarity(ones(2), ones(2), 0, -0.5), "an eps that is not negative, not -0.5"),

@@ -343,7 +343,8 @@ def _bags(indices: Any, offsets: Any, has_end: bool) -> tuple[Any, int]:
     if starts.ndim != 1 or starts.dtype.kind not in "iu" or (has_end and not len(starts)):
         raise ArgumentError(f"embedding_bag takes offsets of one axis of ints, not {starts.dtype} of {starts.shape}")
     starts = starts.astype(np.int64)
-    if len(starts) and (starts[0] or (np.diff(starts) < 0).any() or starts[-1] > total):
+    has_places = len(starts) and not starts[0] and (np.diff(starts) >= 0).all() and starts[-1] <= total
+    if not has_places and (total or len(starts)):
         raise ArgumentError(f"embedding_bag takes offsets that rise from 0 to {total} at most, not {starts.tolist()}")
     return (starts[:-1], int(starts[-1])) if has_end else (starts, total)
 

@@ -384,7 +384,9 @@ def conv2d(
         )
     # Their types are part of the key, but not those of the elements of a pair.
     is_known = type(stride) is type(padding) is type(dilation) is int
-    window = (_known_window if is_known else _window)(shape[-2:], filters[2:], stride, padding, dilation)
+    window = (_known_window if is_known else _window)(
+        (shape[-2], shape[-1]), (filters[2], filters[3]), stride, padding, dilation
+    )
     if len(shape) == 4:
         return _conv2d(x, weight, bias, window, groups)
     return _conv2d(np.reshape(x, (1, *shape)), weight, bias, window, groups)[0]
@@ -530,7 +532,8 @@ def conv_transpose2d(
     _check_transposed("conv_transpose2d", shape, filters, bias, groups)
     (up, left), extra = pair("padding", padding, 0), pair("output_padding", output_padding, 0)
     steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
-    window = Window(filters[2:], steps, ((up, up), (left, left)), dilations, shape[-2:])
+    kernel, size = (filters[2], filters[3]), (shape[-2], shape[-1])
+    window = Window(kernel, steps, ((up, up), (left, left)), dilations, size)
     # Where each window is a pixel, there is one for each element of x, and what is added beyond them is 0.
     beyond = extra if window.is_pixel else (0, 0)
     image = [length - more for length, more in zip(_transposed_size(window, extra), beyond, strict=True)]

@@ -269,9 +269,8 @@ def embedding_bag(
         array([[3., 4.],
                [3., 4.]])
     """
-    frequencies, is_sparse = truth(scale_grad_by_freq, "scale_grad_by_freq"), truth(sparse, "sparse")
-    weight = operand(weight)
-    _check_bags(mode, frequencies or is_sparse, input, weight, per_sample_weights)
+    frequencies, weight = truth(scale_grad_by_freq, "scale_grad_by_freq"), operand(weight)
+    _check_bags(mode, truth(sparse, "sparse") or frequencies, input, weight, per_sample_weights)
     indices, rows = on_host(constant("embedding_bag", "input", input)), array_of(weight).shape[0]
     starts, end = _bags(indices, offsets, truth(include_last_offset, "include_last_offset"))
     padding_row = _check_rows(indices, padding_idx, rows)

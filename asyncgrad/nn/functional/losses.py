@@ -37,6 +37,7 @@ from ..shared.arguments import (
     option,
     real_floating,
     saved_constant,
+    shapes_of,
 )
 from ..shared.labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_like, select
 from ..shared.rows import maximum_along, sum_along
@@ -1429,9 +1430,8 @@ def multi_margin_loss(
     gaps = np.where(labels[:, np.newaxis] == arange_like(data, classes), 0, gaps if p == 1 else gaps * gaps)
     losses = np.sum(gaps, axis=1) / classes
     if weight is not None:
-        check_arrays("multi_margin_loss", weight=weight)
         weights = constant("multi_margin_loss", "weight", weight)
-        if weights.shape != (classes,):
+        if shapes_of("multi_margin_loss", weight=weights) != [(classes,)]:
             raise ArgumentError(f"multi_margin_loss needs a weight of shape ({classes},), not {weights.shape}")
         losses = losses * as_like(weights, data)[labels]
     return reduce_losses(losses if array_of(target).ndim else np.reshape(losses, ()), reduction)

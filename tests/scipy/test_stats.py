@@ -856,6 +856,17 @@ def test_the_probability_of_a_box_is_that_of_scipy() -> None:
     np.testing.assert_allclose(slope, [(step[0] - step[1]) / 0.02, 0.0], rtol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("name", "slopes"), [("uniform", [1, 1]), ("halfnorm", [np.sqrt(np.pi / 2), np.inf]), ("norm", [np.inf, np.inf])]
+)
+def test_quantiles_of_0_and_1_depend_on_the_probability_as_those_next_to_them(name: str, slopes: list[float]) -> None:
+    q = ag.tensor([0.0, 1.0], requires_grad=True)
+    family = getattr(stats, name)
+
+    np.testing.assert_allclose(sync.grad([family.ppf(q)], [q], [np.ones(2)])[0], slopes)
+    np.testing.assert_allclose(sync.grad([family.isf(q)], [q], [np.ones(2)])[0], [-one for one in reversed(slopes)])
+
+
 def test_narrow_data_beside_wide_parameters_keep_the_digits_of_the_result() -> None:
     data, probabilities = np.float32([1.2, 1.1, 1.3]), np.float32([0.2, 0.3, 0.5])
     found = stats.pareto.logpdf(data, 2.625)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["distance_log_", "distance_power_"]
+__all__ = ["distance_log_", "distance_power_", "end_"]
 
 
 @primitive()
@@ -58,3 +58,20 @@ def _(g: Any, distance: Array, exponent: Any) -> Array:
 @derivative(distance_log_, "exponent")
 def _(g: Any, distance: Any) -> Array:
     return g * distance_log_.call(distance, 1.0)
+
+
+@primitive()
+def end_(value: Any, q: Any, slope: Any) -> Array:
+    """Return quantiles, of which some are ends of a support: there their derivative by q is `slope`, 0 elsewhere."""
+    return value
+
+
+@derivative(end_, "value")
+def _(g: Any) -> Any:
+    return g
+
+
+@derivative(end_, "q")
+def _(g: Any, slope: Any) -> Any:
+    # What is infinite is multiplied by no 0.
+    return g * np.where(g == 0, 0.0, slope)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["Frozen", "UnivariateDistribution", "check_plain", "holds_somewhere"]
+__all__ = ["Frozen", "UnivariateDistribution", "check_plain", "holds_somewhere", "narrowed"]
 
 
 @name_errors_of_methods
@@ -154,8 +154,9 @@ class UnivariateDistribution(ABC):
         return asarray(value) if is_valid else np.where(valid, value, np.nan)
 
     def _full(self, value: Any, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
-        """Return a value in the shape to which all parameters are broadcast, with nan where they are none."""
-        value = self._checked(value, shapes, moves)
+        """Return a value in the shape and the dtype of all parameters together, with nan where they are none."""
+        parameters = [one for one in (*shapes, *moves) if type(one) is Tensor]
+        value = self._checked(narrowed(value, *parameters) if parameters else value, shapes, moves)
         size = np.broadcast_shapes(*(np.shape(one) for one in (*shapes, *moves)))
         return value if value.shape == size else np.broadcast_to(value, size)
 
@@ -324,6 +325,12 @@ def holds_somewhere(mask: Array) -> bool:
     """Return whether any element of a mask is true."""
     # A mask of one element is a bool of NumPy's, whose method takes as long as the functions themselves.
     return bool(mask) if mask.ndim == 0 else bool(mask.any())
+
+
+def narrowed(value: Any, *given: Tensor) -> Any:
+    """Return a value in the dtype of what it is made of: integrals and constants are in double precision."""
+    dtype = given[0].dtype if len(given) == 1 else np.result_type(*(one.dtype for one in given))
+    return value if value.dtype == dtype else value.astype(dtype)
 
 
 def _positive(scale: Any) -> Any:

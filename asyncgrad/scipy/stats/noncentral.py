@@ -238,8 +238,7 @@ class NoncentralT(_Noncentral):
         powers = (0 * nc + 1, nc, nc * nc + 1, nc * (nc * nc + 3), nc * nc * (nc * nc + 6) + 3)
         value = half ** (order / 2) / special.poch(half - order / 2, order / 2) * powers[order]
         # Where there is a mean, the mean square is infinite.
-        otherwise = np.where((raw(df) > 1) & (order == 2), np.inf, np.nan)
-        return np.where(is_there, value, otherwise.astype(value.dtype, copy=False))
+        return np.where(is_there, value, np.where((raw(df) > 1) & (order == 2), np.inf, np.nan))
 
 
 @final

@@ -142,8 +142,7 @@ class WithPowers(Transformed):
         is_known = np.isfinite(raw(mean)) & np.isfinite(raw(second))
         safe = np.where(is_known, mean, 0.0)
         spread = second - safe * safe
-        otherwise = np.where(is_known, 0.0, np.inf).astype(spread.dtype, copy=False)
-        return mean, np.where(np.isfinite(raw(mean)), spread, otherwise)
+        return mean, np.where(np.isfinite(raw(mean)), spread, np.where(is_known, 0.0, np.inf))
 
     def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
         return skewness_and_kurtosis(self._mean_power(order, *shapes) for order in (1, 2, 3, 4))

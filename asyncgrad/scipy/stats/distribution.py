@@ -8,6 +8,7 @@ are none, the gradient is 0.
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -234,20 +235,34 @@ class UnivariateDistribution(ABC):
             )
         if order > 4:
             return self._high_moment(int(order), args, kwds)
-        mean = self.mean(*args, **kwds)
-        if order <= 1:
-            return mean if order else mean * 0 + 1
-        variance = self.var(*args, **kwds)
-        value = variance + mean * mean
+        shapes, moves = self._split("moment", args, kwds)
+        powers = [1.0, *self._powers_up_to(order, *shapes)]
+        loc, *scales = moves
+        for scale in scales:
+            powers = [self._scaled(power, scale**one) for one, power in enumerate(powers)]
+        value = floating(powers[order])
+        if type(loc) is Tensor or loc != 0:
+            for one in range(order):
+                value = value + math.comb(order, one) * loc ** (order - one) * powers[one]
+        return self._full(value, shapes, moves)
+
+    def _powers_up_to(self, order: int, *shapes: Any) -> list[Any]:
+        """Return the means of the powers of the standard variable, from the first on, up to the fourth at most."""
+        mean, variance = self._mean_and_variance(*shapes)
+        found = [mean, variance + mean * mean]
         if order >= 3:
-            third = self._shape_moment("moment", 0, args, kwds) * variance**1.5
-            value = third + mean * (3 * variance + mean * mean)
-        if order == 4:
-            fourth = (self._shape_moment("moment", 1, args, kwds) + 3) * (variance * variance)
-            value = fourth + mean * (4 * third + mean * (6 * variance + mean * mean))
-        return asarray(value)
+            skewness, kurtosis = self._skewness_and_kurtosis(*shapes)
+            third = skewness * variance**1.5
+            found.append(third + mean * (3 * variance + mean * mean))
+            fourth = (kurtosis + 3) * (variance * variance)
+            found.append(fourth + mean * (4 * third + mean * (6 * variance + mean * mean)))
+        return found
 
     def _high_moment(self, order: int, args: Sequence[Any], kwds: Mapping[str, Any]) -> Tensor:
+        fourth = self.moment(4, *args, **kwds)
+        if not np.all(np.isfinite(raw(fourth))):
+            # None is greater than what is infinite.
+            return fourth
         shapes, moves = self._split("moment", args, kwds)
         if any(np.size(one) != 1 for one in (*shapes, *moves)):
             raise ArgumentError(

@@ -16,7 +16,7 @@ from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
-from .supports import OnLine, Positive, quotient
+from .supports import OnLine, Positive, quotient, where_called
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["beta", "chi2", "f", "gamma", "gamma_entropy", "invgamma", "student_entropy", "t"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
+#: From such a shape, or so many degrees of freedom, on terms cancel, and a series has them all.
+_MANY = 1e3
 #: A number whose square is finite, and beside which degrees of freedom are nothing.
 _FAR = 1e150
 
@@ -45,11 +47,35 @@ def _(g: Any, y: Any, df: Any) -> Array:
     # Far out, where the square overflows, only its logarithm changes.
     is_far = np.abs(raw(y)) > _FAR
     squares = np.square(np.where(is_far, _FAR, y))
-    logarithm = np.log1p(squares / df)
+    bend = _bend_of_log1p(squares / df)
     if np.any(is_far):
-        logarithm = np.where(is_far, 2 * np.log(np.abs(np.where(is_far, y, 1.0))) - np.log(df), logarithm)
-    bulk = special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
-    return g * (0.5 * (bulk - logarithm + (df + 1) / df * (squares / (df + squares))))
+        bend = np.where(is_far, 2 * np.log(np.abs(np.where(is_far, y, 1.0))) - np.log(df) - 1.0, bend)
+    return g * (0.5 * (_student_bulk(df) - bend + squares / (df * (df + squares))))
+
+
+def _bend_of_log1p(x: Any) -> Any:
+    """Return log1p(x) - x / (1 + x), also next to 0, where the terms cancel."""
+    is_small = raw(x) < 0.1
+    small, large = np.where(is_small, x, 0.0), np.where(is_small, 1.0, x)
+
+    def series() -> Any:
+        value: Any = 0.0
+        for order in range(18, 1, -1):
+            value = (order - 1) / order - value * small
+        return value * small * small
+
+    return where_called(is_small, series, lambda: np.log1p(large) - large / (1 + large))
+
+
+def _student_bulk(df: Any) -> Any:
+    """Return psi((df + 1) / 2) - psi(df / 2) - 1 / df, whose terms cancel for many degrees of freedom."""
+    is_large = raw(df) > _MANY
+    few, inverse = np.where(is_large, 1.0, df), np.square(1 / np.where(is_large, df, _MANY))
+    return where_called(
+        is_large,
+        lambda: inverse * (0.5 + inverse * (inverse / 2 - 0.25)),
+        lambda: special.psi((few + 1) / 2) - special.psi(few / 2) - 1 / few,
+    )
 
 
 @primitive()
@@ -103,10 +129,6 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Array:
 @derivative(beta_logpdf_, "b")
 def _(g: Any, y: Any, a: Any, b: Any) -> Array:
     return g * (np.log1p(-y) - special.psi(b) + special.psi(a + b))
-
-
-#: From here on the terms of the entropy of a gamma distribution cancel, and a series has them all.
-_MANY = 1e3
 
 
 def gamma_entropy(a: Any) -> Any:

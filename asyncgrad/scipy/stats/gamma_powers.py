@@ -13,10 +13,12 @@ from ...core.arrays.values import raw
 from ..special.gamma_functions import polygamma
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .distances import linear_term
 from .gamma_and_beta import gamma, gamma_entropy
+from .gamma_series import polynomial, product
 from .normal import norm
-from .supports import OnLine, bounded_exp, not_below_numbers
-from .transforming import LINE, SameVariable, Transformed, WithPowers
+from .supports import OnLine, bounded_exp, not_below_numbers, where_called
+from .transforming import LINE, SameVariable, Transformed, WithPowers, log_of_rest
 
 __all__ = [
     "argus",
@@ -66,8 +68,7 @@ class GeneralizedGamma(WithPowers):
         return np.log(np.abs(c)) + (c - 1) * np.log(y)
 
     def _power(self, at_last: bool, distance: Any, a: Any, c: Any) -> tuple[Any, Any] | None:
-        is_one = np.where(raw(c) == 1, 1.0, 0.0)
-        return None if at_last else (a * c - 1, np.log(np.abs(c)) - special.gammaln(a) - distance * is_one)
+        return None if at_last else (a * c - 1, np.log(np.abs(c)) - special.gammaln(a) - linear_term(distance, c))
 
     # By the logarithm of the gamma variable, for the power may underflow.
 
@@ -77,8 +78,7 @@ class GeneralizedGamma(WithPowers):
 
     def _by_sign(self, rises: Any, falls: Any, c: Any) -> Any:
         """Return one of two functions, by whether the power increases."""
-        is_falling = raw(c) < 0
-        return np.where(is_falling, falls(), rises()) if np.any(is_falling) else rises()
+        return where_called(raw(c) < 0, falls, rises)
 
     def _cdf(self, y: Any, a: Any, c: Any) -> Any:
         z = c * np.log(y)
@@ -115,10 +115,16 @@ class _RootOfGamma(WithPowers):
     __slots__ = ()
 
     base: ContinuousDistribution = gamma
+    _has_powers = True
 
     @abstractmethod
     def _factor(self, *shapes: Any) -> Any:
         """Return what the square is multiplied by."""
+
+    def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any] | None:
+        (a,) = self._base_shapes(*shapes)
+        factor = math.log(2) + a * np.log(self._factor(*shapes)) - special.gammaln(a) + 0.0 * distance
+        return None if at_last else (2 * a - 1, factor)
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         return self._factor(*shapes) * y * y
@@ -210,7 +216,7 @@ class LogGamma(Transformed):
         return self._or_far_below(Transformed._logcdf, lambda logarithm: logarithm, y, c)
 
     def _logsf(self, y: Any, c: Any) -> Any:
-        return self._or_far_below(Transformed._logsf, lambda logarithm: np.log(-np.expm1(logarithm)), y, c)
+        return self._or_far_below(Transformed._logsf, log_of_rest, y, c)
 
     def _or_far_below(self, method: Callable[..., Any], of_logarithm: Callable[..., Any], y: Any, c: Any) -> Any:
         is_low = raw(y) < _LEAST
@@ -512,9 +518,27 @@ class Argus(ContinuousDistribution):
             # The means of the powers of z, whose differences lose their digits, by their series.
             t = np.square(np.where(is_small, chi, 0.0)) / 2
             second = np.where(is_small, 1 - 0.6 * special.hyp1f1(2.5, 3.5, -t) / special.hyp1f1(1.5, 2.5, -t), second)
-        return mean, second - mean * mean
+        return mean, self._where_many_sigmas(chi, second - mean * mean)
+
+    @staticmethod
+    def _where_many_sigmas(chi: Any, variance: Any) -> Any:
+        """Return the variance, by its powers of 1 / chi**2 where the mean and the mean square are both next to 1."""
+        is_great = raw(chi) > 20
+        inverse = 1 / np.square(np.where(is_great, chi, 20.0))
+        return where_called(is_great, lambda: polynomial(_SPREAD, inverse), lambda: variance)
 
 
+def _spread_of_argus() -> np.ndarray:
+    """Return the coefficients of the powers of 1 / chi**2 in the variance, up to which the tail is nothing."""
+    orders = np.arange(17)
+    means = special.binom(0.5, orders) * (-2.0) ** orders * special.poch(1.5, orders)
+    spread = -product(means, means)[:17]
+    # The mean square is 1 - 3 / chi**2.
+    spread[:2] = 0.0
+    return spread
+
+
+_SPREAD = _spread_of_argus()
 argus: Argus = Argus("argus")
 chi: Chi = Chi("chi")
 erlang: Erlang = Erlang("erlang")

@@ -13,11 +13,27 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .implicit import Implicit
 from .integrated import Integrated
-from .transforming import SameVariable, Transformed
+from .supports import where_called
+from .transforming import SameVariable, Transformed, log_of_rest
 
 __all__ = ["genhyperbolic", "geninvgauss", "invgauss", "norminvgauss", "recipinvgauss", "wald"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
+
+
+#: Beyond it SciPy's Bessel functions are nan.
+_GREAT = 1e9
+
+
+def _log_kve(order: Any, x: Any) -> Any:
+    """Return the logarithm of special.kve, also of great numbers."""
+    is_great = raw(x) > _GREAT
+    near, far = np.where(is_great, 1.0, x), np.where(is_great, x, 1.0)
+    return where_called(
+        is_great,
+        lambda: 0.5 * np.log(math.pi / (2 * far)) + np.log1p((order * order - 0.25) / (2 * far)),
+        lambda: np.log(special.kve(order, near)),
+    )
 
 
 @final
@@ -51,7 +67,7 @@ class InverseNormal(Implicit):
     def _logsf(self, y: Any, mu: Any) -> Any:
         z, reflected = self._parts(y, mu)
         direct = special.log_ndtr(-z)
-        return direct + np.log1p(-np.exp(reflected - direct))
+        return direct + log_of_rest(reflected - direct)
 
     def _cdf(self, y: Any, mu: Any) -> Any:
         return np.exp(self._logcdf(y, mu))
@@ -210,7 +226,7 @@ class GeneralizedHyperbolic(Integrated):
         rate, size = np.sqrt((a - b) * (a + b)), np.hypot(1.0, y)
         order = p - 0.5
         start = p * np.log(rate) - _LOG_ROOT - order * np.log(a) - np.log(special.kve(p, rate)) + rate
-        return start + b * y - a * size + np.log(special.kve(order, a * size)) + order * np.log(size)
+        return start + b * y - a * size + _log_kve(order, a * size) + order * np.log(size)
 
     def _variance_cumulants(self, p: Any, a: Any, b: Any) -> list[Any]:
         """Return the cumulants of the variable's own variance, a generalized inverse Gaussian one."""

@@ -52,6 +52,9 @@ class _Noncentral(Implicit):
     def _mean_power(self, order: int, *shapes: Any) -> Any:
         """Return the mean of a power of the standard variable; nan where there is none."""
 
+    def _powers_up_to(self, order: int, *shapes: Any) -> list[Any]:
+        return [self._mean_power(one, *shapes) for one in range(1, order + 1)]
+
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         mean = self._mean_power(1, *shapes)
         return mean, self._mean_power(2, *shapes) - np.where(np.isfinite(raw(mean)), mean * mean, 0.0)

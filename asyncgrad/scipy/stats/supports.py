@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "one_minus_exp_",
     "quotient",
     "smooth_size",
+    "where_called",
 ]
 
 #: Of the series of log1p.
@@ -93,6 +95,13 @@ def log1p_power(y: Any, exponent: Any) -> Any:
 def smooth_size(y: Any) -> Any:
     """Return the absolute value, with the slope 1 at 0: for functions of it that are smooth there, as it is not."""
     return np.where(raw(y) < 0, -y, y)
+
+
+def where_called(mask: Any, function: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    """Return what a function returns where a mask holds, and another elsewhere; one of no element is not called."""
+    if np.all(mask):
+        return function()
+    return np.where(mask, function(), otherwise()) if np.any(mask) else otherwise()
 
 
 def quotient(count: Any, value: Any) -> Any:

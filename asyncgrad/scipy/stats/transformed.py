@@ -12,11 +12,12 @@ from ...core.tensor import asarray
 from ..special.zeta_functions import lambertw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .distances import linear_term
 from .gamma_and_beta import beta
 from .location_scale import cauchy, expon, uniform
 from .normal import norm
 from .pieces import powernorm
-from .supports import bounded_exp, logarithm_over, smooth_size
+from .supports import bounded_exp, logarithm_over, smooth_size, where_called
 from .transforming import LINE, Transformed, WithPowers, log_expm1, log_of_rest
 
 __all__ = [
@@ -234,14 +235,22 @@ class ExponentiatedWeibull(Transformed):
         return (-np.expm1(-(y**c))) ** a
 
     def _power(self, at_last: bool, distance: Any, a: Any, c: Any) -> tuple[Any, Any] | None:
-        return None if at_last else (a * c - 1, np.log(a) + np.log(c) + 0.0 * distance)
+        factor = np.log(a) + np.log(c) - (a + 1) / 2 * linear_term(distance, c)
+        return None if at_last else (a * c - 1, factor)
+
+    @staticmethod
+    def _log_of_weibull(y: Any, c: Any) -> Any:
+        """Return the logarithm of Weibull's distribution function, where the power underflows, too."""
+        logarithm = c * np.log(y)
+        is_small = raw(logarithm) < -36
+        power = np.where(is_small, 1.0, y) ** c
+        return where_called(is_small, lambda: logarithm, lambda: log_of_rest(-power))
 
     def _from_base(self, z: Any, a: Any, c: Any) -> Any:
         return (-np.log1p(-(z ** (1 / a)))) ** (1 / c)
 
     def _log_slope(self, y: Any, a: Any, c: Any) -> Any:
-        inner = np.log(-np.expm1(-(y**c)))
-        return np.log(a) + np.log(c) + (a - 1) * inner - y**c + (c - 1) * np.log(y)
+        return np.log(a) + np.log(c) + (a - 1) * self._log_of_weibull(y, c) - y**c + (c - 1) * np.log(y)
 
     def _log_slopes(self, q: np.ndarray, a: Any, c: Any) -> tuple[Any, Any]:
         def of_log_cdf(logarithm: np.ndarray) -> Any:
@@ -254,13 +263,18 @@ class ExponentiatedWeibull(Transformed):
         return of_log_cdf(np.log(q)), of_log_cdf(np.log1p(-q))
 
     def _sf(self, y: Any, a: Any, c: Any) -> Any:
-        return -np.expm1(a * np.log1p(-np.exp(-(y**c))))
+        return -np.expm1(self._logcdf(y, a, c))
+
+    def _logcdf(self, y: Any, a: Any, c: Any) -> Any:
+        return a * self._log_of_weibull(y, c)
 
     def _isf(self, q: Any, a: Any, c: Any) -> Any:
         return (-log_of_rest(np.log1p(-q) / a)) ** (1 / c)
 
     def _logsf(self, y: Any, a: Any, c: Any) -> Any:
-        return np.log(self._sf(y, a, c))
+        is_far = raw(y**c) > 700
+        near = np.where(is_far, 1.0, y)
+        return where_called(is_far, lambda: np.log(a) - y**c, lambda: log_of_rest(self._logcdf(near, a, c)))
 
 
 @final
@@ -336,7 +350,8 @@ class GeneralizedHalfLogistic(Transformed):
 
     def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any] | None:
         exponent = 1 / shapes[0] - 1
-        return (exponent, math.log(2) + exponent * np.log(shapes[0]) + 0.0 * distance) if at_last else None
+        factor = math.log(2) + exponent * np.log(shapes[0]) - 2 * linear_term(distance, shapes[0])
+        return (exponent, factor) if at_last else None
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, 1 / shapes[0]
@@ -511,8 +526,9 @@ class Kappa4(Transformed):
         if np.any(raw(end) <= 0):
             return None
         exponent = 1 / end - 1
-        factor = exponent * np.log(k) if at_last else (k - 1 + exponent * k) * np.log(h)
-        return exponent, factor + 0.0 * distance
+        if at_last:
+            return exponent, exponent * np.log(k) - (1 - h) * linear_term(distance, k)
+        return exponent, (k - 1 + exponent * k) * np.log(h) - (1 - k) * h**k * (1 / h + 1) / 2 * distance
 
     def _valid(self, *shapes: Any) -> Any:
         return np.isfinite(shapes[0]) & np.isfinite(shapes[1])

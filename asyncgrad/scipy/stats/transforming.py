@@ -12,7 +12,7 @@ from ...core.arrays.values import raw
 from ...core.tensor import asarray
 from .continuous_distribution import ContinuousDistribution
 from .mean_powers import skewness_and_kurtosis
-from .supports import bounded, not_below_numbers
+from .supports import bounded, not_below_numbers, where_called
 
 __all__ = [
     "LINE",
@@ -136,6 +136,9 @@ class WithPowers(Transformed):
     def _mean_power(self, order: int, *shapes: Any) -> Any:
         """Return the mean of a power of the standard variable; infinite or nan where there is none."""
 
+    def _powers_up_to(self, order: int, *shapes: Any) -> list[Any]:
+        return [self._mean_power(one, *shapes) for one in range(1, order + 1)]
+
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         mean = self._mean_power(1, *shapes)
         second = self._mean_power(2, *shapes)
@@ -198,7 +201,7 @@ def log_of_rest(x: Any) -> Any:
     """Return log(1 - exp(x)) for x < 0 with all its digits."""
     is_near = raw(x) > -0.7
     near, far = np.where(is_near, x, -0.7), np.where(is_near, -0.7, x)
-    return np.where(is_near, np.log(-np.expm1(near)), np.log1p(-np.exp(far)))
+    return where_called(is_near, lambda: np.log(-np.expm1(near)), lambda: np.log1p(-np.exp(far)))
 
 
 def where_positive(margin: Any, value: Any, otherwise: float = np.inf) -> Any:

@@ -19,6 +19,8 @@ from asyncgrad.scipy.stats import (
     integrated,
     intervals,
     inverse_normal,
+    least_of_many,
+    lengths,
     noncentral,
     pareto_normal,
     pieces,
@@ -121,16 +123,16 @@ _WHOLE: dict[str, tuple[float, ...]] = {
 
 #: Families without formulas for their moments, whose integrals take long, SciPy's or those here.
 _BY_INTEGRALS = {
-    *("bradford", "exponweib", "halfgennorm", "halflogistic", "johnsonsb", "mielke", "powernorm", "truncexpon"),
-    *("argus", "exponpow", "genexpon", "genhalflogistic", "kappa3", "kappa4", "kstwobign", "powerlognorm"),
+    *("bradford", "exponweib", "halfgennorm", "halflogistic", "johnsonsb", "mielke", "truncexpon"),
+    *("argus", "exponpow", "genexpon", "genhalflogistic", "kappa3", "kappa4", "kstwobign"),
     *("dpareto_lognorm", "gausshyper", "recipinvgauss", "tukeylambda", "vonmises_line", "wrapcauchy"),
     *("irwinhall", "kstwo", "rel_breitwigner"),
 }
 #: Those whose SciPy has integrals or searches for each call.
 _SLOW = {"dpareto_lognorm", "gausshyper", "genhyperbolic", "geninvgauss", "norminvgauss"}
 _CONTINUOUS = (
-    *(circular, folded, gamma_powers, integrated, intervals, inverse_normal, noncentral, pareto_normal, pieces),
-    *(power_tails, resonances, sample_statistics, stable, transformed, uniform_sums),
+    *(circular, folded, gamma_powers, integrated, intervals, inverse_normal, least_of_many, lengths),
+    *(noncentral, pareto_normal, pieces, power_tails, resonances, sample_statistics, stable, transformed, uniform_sums),
 )
 _DISCRETE = (power_series, urns, whole_numbers)
 #: Those whose one shape is a whole number.

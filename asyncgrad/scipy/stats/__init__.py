@@ -75,6 +75,9 @@ from .inverse_normal import norminvgauss as norminvgauss
 from .inverse_normal import recipinvgauss as recipinvgauss
 from .inverse_normal import wald as wald
 from .kernel_density import gaussian_kde as gaussian_kde
+from .least_of_many import powerlognorm as powerlognorm
+from .least_of_many import powernorm as powernorm
+from .lengths import rice as rice
 from .location_scale import cauchy as cauchy
 from .location_scale import expon as expon
 from .location_scale import gumbel_l as gumbel_l
@@ -90,7 +93,6 @@ from .multivariate import multivariate_t as multivariate_t
 from .noncentral import ncf as ncf
 from .noncentral import nct as nct
 from .noncentral import ncx2 as ncx2
-from .noncentral import rice as rice
 from .noncentral import skellam as skellam
 from .normal import halfnorm as halfnorm
 from .normal import lognorm as lognorm
@@ -103,7 +105,6 @@ from .pieces import dweibull as dweibull
 from .pieces import gennorm as gennorm
 from .pieces import halfgennorm as halfgennorm
 from .pieces import laplace_asymmetric as laplace_asymmetric
-from .pieces import powernorm as powernorm
 from .pieces import semicircular as semicircular
 from .pieces import skewcauchy as skewcauchy
 from .pieces import trapezoid as trapezoid
@@ -185,7 +186,6 @@ from .transformed import hypsecant as hypsecant
 from .transformed import jf_skew_t as jf_skew_t
 from .transformed import johnsonsu as johnsonsu
 from .transformed import kappa4 as kappa4
-from .transformed import powerlognorm as powerlognorm
 from .trimmed import tmax as tmax
 from .trimmed import tmean as tmean
 from .trimmed import tmin as tmin

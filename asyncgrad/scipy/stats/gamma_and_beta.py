@@ -16,7 +16,7 @@ from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
-from .supports import OnLine, Positive, quotient, where_called
+from .supports import OnLine, Positive, by_mask, quotient
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -55,27 +55,27 @@ def _(g: Any, y: Any, df: Any) -> Array:
 
 def _bend_of_log1p(x: Any) -> Any:
     """Return log1p(x) - x / (1 + x), also next to 0, where the terms cancel."""
-    is_small = raw(x) < 0.1
-    small, large = np.where(is_small, x, 0.0), np.where(is_small, 1.0, x)
 
-    def series() -> Any:
+    def series(x: Any) -> Any:
         value: Any = 0.0
         for order in range(18, 1, -1):
-            value = (order - 1) / order - value * small
-        return value * small * small
+            value = (order - 1) / order - value * x
+        return value * x * x
 
-    return where_called(is_small, series, lambda: np.log1p(large) - large / (1 + large))
+    return by_mask(raw(x) < 0.1, series, lambda x: np.log1p(x) - x / (1 + x), (x, 0.0, 1.0))
 
 
 def _student_bulk(df: Any) -> Any:
     """Return psi((df + 1) / 2) - psi(df / 2) - 1 / df, whose terms cancel for many degrees of freedom."""
-    is_large = raw(df) > _MANY
-    few, inverse = np.where(is_large, 1.0, df), np.square(1 / np.where(is_large, df, _MANY))
-    return where_called(
-        is_large,
-        lambda: inverse * (0.5 + inverse * (inverse / 2 - 0.25)),
-        lambda: special.psi((few + 1) / 2) - special.psi(few / 2) - 1 / few,
-    )
+
+    def series(df: Any) -> Any:
+        inverse = np.square(1 / df)
+        return inverse * (0.5 + inverse * (inverse / 2 - 0.25))
+
+    def of_few(df: Any) -> Any:
+        return special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
+
+    return by_mask(raw(df) > _MANY, series, of_few, (df, _MANY, 1.0))
 
 
 @primitive()

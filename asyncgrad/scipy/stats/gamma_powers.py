@@ -17,7 +17,7 @@ from .distances import linear_term
 from .gamma_and_beta import gamma, gamma_entropy
 from .gamma_series import polynomial, product
 from .normal import norm
-from .supports import OnLine, bounded_exp, not_below_numbers, where_called
+from .supports import OnLine, bounded_exp, by_mask, not_below_numbers
 from .transforming import LINE, SameVariable, Transformed, WithPowers, log_of_rest
 
 __all__ = [
@@ -78,7 +78,7 @@ class GeneralizedGamma(WithPowers):
 
     def _by_sign(self, rises: Any, falls: Any, c: Any) -> Any:
         """Return one of two functions, by whether the power increases."""
-        return where_called(raw(c) < 0, falls, rises)
+        return by_mask(raw(c) < 0, falls, rises)
 
     def _cdf(self, y: Any, a: Any, c: Any) -> Any:
         z = c * np.log(y)
@@ -523,9 +523,13 @@ class Argus(ContinuousDistribution):
     @staticmethod
     def _where_many_sigmas(chi: Any, variance: Any) -> Any:
         """Return the variance, by its powers of 1 / chi**2 where the mean and the mean square are both next to 1."""
-        is_great = raw(chi) > 20
-        inverse = 1 / np.square(np.where(is_great, chi, 20.0))
-        return where_called(is_great, lambda: polynomial(_SPREAD, inverse), lambda: variance)
+        return by_mask(
+            raw(chi) > 20,
+            lambda chi, _: polynomial(_SPREAD, 1 / np.square(chi)),
+            lambda _, variance: variance,
+            (chi, 20.0, 1.0),
+            (variance, 1.0, 1.0),
+        )
 
 
 def _spread_of_argus() -> np.ndarray:

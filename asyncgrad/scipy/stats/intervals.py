@@ -16,7 +16,7 @@ from .gamma_and_beta import beta
 from .location_scale import uniform
 from .normal import norm
 from .powers import pareto
-from .supports import where_called
+from .supports import by_mask
 from .transforming import Transformed, WithPowers, log_of_rest
 
 __all__ = [
@@ -183,17 +183,16 @@ def _of_below(q: Any, width: Any) -> Tensor:
 
 def _of_above(q: Any, width: Any) -> Tensor:
     """Return where the probability above is `q`."""
-    is_high, is_wide = raw(q) > 0.5, raw(width) > 1
-    wide, narrow = np.where(is_wide, width, 1.0), np.where(is_wide, 1.0, width)
 
-    def low() -> Any:
-        return where_called(
-            is_wide,
-            lambda: -np.log(np.exp(-wide) - q * np.expm1(-wide)),
-            lambda: narrow - np.log1p(q * np.expm1(narrow)),
+    def low(q: Any) -> Any:
+        return by_mask(
+            raw(width) > 1,
+            lambda width: -np.log(np.exp(-width) - q * np.expm1(-width)),
+            lambda width: width - np.log1p(q * np.expm1(width)),
+            (width, 2.0, 1.0),
         )
 
-    return where_called(is_high, lambda: _of_below(np.where(is_high, 1 - q, 0.0), width), low)
+    return by_mask(raw(q) > 0.5, lambda q: _of_below(1 - q, width), low, (q, 1.0, 0.5))
 
 
 def _over_expm1(t: Any) -> Tensor:
@@ -346,16 +345,14 @@ class TruncatedPareto(WithPowers):
         falls = raw(b) > 0
         size = np.where(falls, b, -b)
         place, width = size * np.log(np.where(falls, y, c / y)), size * np.log(c)
-        return where_called(falls, lambda: function(place, width), lambda: turned(place, width))
+        return by_mask(falls, lambda: function(place, width), lambda: turned(place, width))
 
     def _turned_back(self, function: Callable[..., Any], turned: Callable[..., Any], q: Any, b: Any, c: Any) -> Any:
         """Return the number by a quantile of the exponential variable, or another where the exponent turns it over."""
         falls = raw(b) > 0
         size = np.where(falls, b, -b)
         width = size * np.log(c)
-        return where_called(
-            falls, lambda: np.exp(function(q, width) / size), lambda: c * np.exp(-turned(q, width) / size)
-        )
+        return by_mask(falls, lambda: np.exp(function(q, width) / size), lambda: c * np.exp(-turned(q, width) / size))
 
     def _to_base(self, y: Any, b: Any, c: Any) -> Any:
         return self._turned(_below, _above, y, b, c)

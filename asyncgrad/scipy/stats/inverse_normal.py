@@ -13,7 +13,7 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .implicit import Implicit
 from .integrated import Integrated
-from .supports import where_called
+from .supports import by_mask
 from .transforming import SameVariable, Transformed, log_of_rest
 
 __all__ = ["genhyperbolic", "geninvgauss", "invgauss", "norminvgauss", "recipinvgauss", "wald"]
@@ -27,12 +27,11 @@ _GREAT = 1e9
 
 def _log_kve(order: Any, x: Any) -> Any:
     """Return the logarithm of special.kve, also of great numbers."""
-    is_great = raw(x) > _GREAT
-    near, far = np.where(is_great, 1.0, x), np.where(is_great, x, 1.0)
-    return where_called(
-        is_great,
-        lambda: 0.5 * np.log(math.pi / (2 * far)) + np.log1p((order * order - 0.25) / (2 * far)),
-        lambda: np.log(special.kve(order, near)),
+    return by_mask(
+        raw(x) > _GREAT,
+        lambda x: 0.5 * np.log(math.pi / (2 * x)) + np.log1p((order * order - 0.25) / (2 * x)),
+        lambda x: np.log(special.kve(order, x)),
+        (x, _GREAT, 1.0),
     )
 
 

@@ -14,7 +14,7 @@ from .distances import linear_term
 from .gamma_and_beta import beta
 from .location_scale import expon, laplace, logistic
 from .normal import norm
-from .supports import Positive, bounded_exp, log1p_power, not_below_numbers, where_called
+from .supports import Positive, bounded_exp, by_mask, log1p_power, not_below_numbers
 from .transforming import ExponentialOf, Transformed, WithPowers, log_expm1, positive_or_one, where_positive
 
 __all__ = [
@@ -62,23 +62,24 @@ class BetaPrime(WithPowers):
     # Great numbers by their inverses, which have the swapped shapes: a share next to 1 has lost its digits.
 
     def _of_base(self, method: str, other: str, y: Any, shapes: tuple[Any, ...]) -> Any:
-        is_great = raw(y) > 1
-        small, great = np.where(is_great, 1.0, y), np.where(is_great, y, 1.0)
-        return where_called(
-            is_great,
-            lambda: getattr(beta, other)(1 / (1 + great), *shapes[::-1]),
-            lambda: WithPowers._of_base(self, method, other, small, shapes),
+        return by_mask(
+            raw(y) > 1,
+            lambda y: getattr(beta, other)(1 / (1 + y), *shapes[::-1]),
+            lambda y: WithPowers._of_base(self, method, other, y, shapes),
+            (y, 1.0, 1.0),
         )
 
     def _ppf(self, q: Any, a: Any, b: Any) -> Any:
         share = beta._ppf(q, a, b)
         is_great = raw(share) > 0.5
-
-        def great() -> Any:
-            rest = np.where(is_great, beta._isf(q, b, a), 0.5)
-            return (1 - rest) / rest
-
-        return where_called(is_great, great, lambda: self._from_base(np.where(is_great, 0.5, share)))
+        rest = beta._isf(q, b, a) if np.any(is_great) else 0.5
+        return by_mask(
+            is_great,
+            lambda _, rest: (1 - rest) / rest,
+            lambda share, _: self._from_base(share),
+            (share, 0.5, 0.5),
+            (rest, 0.5, 0.5),
+        )
 
     def _isf(self, q: Any, a: Any, b: Any) -> Any:
         return 1 / self._ppf(q, b, a)

@@ -20,13 +20,13 @@ __all__ = [
     "Positive",
     "bounded",
     "bounded_exp",
+    "by_mask",
     "log1p_power",
     "logarithm_over",
     "not_below_numbers",
     "one_minus_exp_",
     "quotient",
     "smooth_size",
-    "where_called",
 ]
 
 #: Of the series of log1p.
@@ -81,6 +81,26 @@ def not_below_numbers(logarithm: Any) -> Any:
     return np.where(is_below, -np.inf, logarithm) if np.any(is_below) else logarithm
 
 
+def by_mask(
+    mask: Any, function: Callable[..., Any], otherwise: Callable[..., Any], *arguments: tuple[Any, float, float]
+) -> Any:
+    """Return one function's values where a mask holds, and another's elsewhere; one that has no element is not called.
+
+    Args:
+        mask: of the arguments' shape when these are broadcast.
+        function: whose values count where the mask holds.
+        otherwise: whose values count elsewhere.
+        *arguments: those of both functions, each with a number that the first takes, and one that the other takes: they
+            get it where their values do not count.
+    """
+    if np.all(mask):
+        return function(*(value for value, _, _ in arguments))
+    if not np.any(mask):
+        return otherwise(*(value for value, _, _ in arguments))
+    found = function(*(np.where(mask, value, safe) for value, safe, _ in arguments))
+    return np.where(mask, found, otherwise(*(np.where(mask, safe, value) for value, _, safe in arguments)))
+
+
 def log1p_power(y: Any, exponent: Any) -> Any:
     """Return log1p(y**exponent) of positive numbers, where the power overflows, too."""
     with np.errstate(divide="ignore"):
@@ -95,13 +115,6 @@ def log1p_power(y: Any, exponent: Any) -> Any:
 def smooth_size(y: Any) -> Any:
     """Return the absolute value, with the slope 1 at 0: for functions of it that are smooth there, as it is not."""
     return np.where(raw(y) < 0, -y, y)
-
-
-def where_called(mask: Any, function: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    """Return what a function returns where a mask holds, and another elsewhere; one of no element is not called."""
-    if np.all(mask):
-        return function()
-    return np.where(mask, function(), otherwise()) if np.any(mask) else otherwise()
 
 
 def quotient(count: Any, value: Any) -> Any:

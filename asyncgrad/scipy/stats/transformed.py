@@ -16,8 +16,7 @@ from .distances import linear_term
 from .gamma_and_beta import beta
 from .location_scale import cauchy, expon, uniform
 from .normal import norm
-from .pieces import powernorm
-from .supports import bounded_exp, logarithm_over, smooth_size, where_called
+from .supports import bounded_exp, by_mask, logarithm_over, smooth_size
 from .transforming import LINE, Transformed, WithPowers, log_expm1, log_of_rest
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "jf_skew_t",
     "johnsonsu",
     "kappa4",
-    "powerlognorm",
 ]
 
 
@@ -241,10 +239,8 @@ class ExponentiatedWeibull(Transformed):
     @staticmethod
     def _log_of_weibull(y: Any, c: Any) -> Any:
         """Return the logarithm of Weibull's distribution function, where the power underflows, too."""
-        logarithm = c * np.log(y)
-        is_small = raw(logarithm) < -36
-        power = np.where(is_small, 1.0, y) ** c
-        return where_called(is_small, lambda: logarithm, lambda: log_of_rest(-power))
+        is_small = raw(c) * np.log(raw(y)) < -36
+        return by_mask(is_small, lambda y: c * np.log(y), lambda y: log_of_rest(-(y**c)), (y, 1.0, 1.0))
 
     def _from_base(self, z: Any, a: Any, c: Any) -> Any:
         return (-np.log1p(-(z ** (1 / a)))) ** (1 / c)
@@ -272,9 +268,8 @@ class ExponentiatedWeibull(Transformed):
         return (-log_of_rest(np.log1p(-q) / a)) ** (1 / c)
 
     def _logsf(self, y: Any, a: Any, c: Any) -> Any:
-        is_far = raw(y**c) > 700
-        near = np.where(is_far, 1.0, y)
-        return where_called(is_far, lambda: np.log(a) - y**c, lambda: log_of_rest(self._logcdf(near, a, c)))
+        is_far = raw(y) ** raw(c) > 700
+        return by_mask(is_far, lambda y: np.log(a) - y**c, lambda y: log_of_rest(self._logcdf(y, a, c)), (y, 1.0, 1.0))
 
 
 @final
@@ -382,33 +377,6 @@ class GeneralizedHalfLogistic(Transformed):
 
     def _entropy(self, c: Any) -> Any:
         return 2 - (2 * c + 1) * math.log(2)
-
-
-@final
-class PowerLogNormal(Transformed):
-    """The log-normal distribution of shape `s`, whose survival function is raised to the power `c`."""
-
-    __slots__ = ()
-
-    _flat_start = True
-    shapes: tuple[str, ...] = ("c", "s")
-    base: ContinuousDistribution = powernorm
-
-    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
-        return shapes[:1]
-
-    def _to_base(self, y: Any, c: Any, s: Any) -> Any:
-        return np.log(y) / s
-
-    def _from_base(self, z: Any, c: Any, s: Any) -> Any:
-        return np.exp(s * z)
-
-    def _log_slope(self, y: Any, c: Any, s: Any) -> Any:
-        return -np.log(y) - np.log(s)
-
-    def _entropy(self, c: Any, s: Any) -> Any:
-        # The mean of the logarithm of the slope is a mean of the base.
-        return self.base._entropy(c) + np.log(s) + s * self.base._mean_and_variance(c)[0]
 
 
 @final
@@ -568,4 +536,3 @@ hypsecant: HyperbolicSecant = HyperbolicSecant("hypsecant")
 jf_skew_t: SkewT = SkewT("jf_skew_t")
 johnsonsu: JohnsonUnbounded = JohnsonUnbounded("johnsonsu")
 kappa4: Kappa4 = Kappa4("kappa4")
-powerlognorm: PowerLogNormal = PowerLogNormal("powerlognorm")

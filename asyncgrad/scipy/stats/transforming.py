@@ -12,7 +12,7 @@ from ...core.arrays.values import raw
 from ...core.tensor import asarray
 from .continuous_distribution import ContinuousDistribution
 from .mean_powers import skewness_and_kurtosis
-from .supports import bounded, not_below_numbers, where_called
+from .supports import bounded, by_mask, not_below_numbers
 
 __all__ = [
     "LINE",
@@ -200,8 +200,7 @@ def log_expm1(t: Any) -> Any:
 def log_of_rest(x: Any) -> Any:
     """Return log(1 - exp(x)) for x < 0 with all its digits."""
     is_near = raw(x) > -0.7
-    near, far = np.where(is_near, x, -0.7), np.where(is_near, -0.7, x)
-    return where_called(is_near, lambda: np.log(-np.expm1(near)), lambda: np.log1p(-np.exp(far)))
+    return by_mask(is_near, lambda x: np.log(-np.expm1(x)), lambda x: np.log1p(-np.exp(x)), (x, -0.5, -1.0))
 
 
 def where_positive(margin: Any, value: Any, otherwise: float = np.inf) -> Any:

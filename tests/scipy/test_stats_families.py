@@ -23,6 +23,7 @@ from asyncgrad.scipy.stats import (
     lengths,
     noncentral,
     pareto_normal,
+    pearson_third,
     pieces,
     power_series,
     power_tails,
@@ -131,8 +132,9 @@ _BY_INTEGRALS = {
 #: Those whose SciPy has integrals or searches for each call.
 _SLOW = {"dpareto_lognorm", "gausshyper", "genhyperbolic", "geninvgauss", "norminvgauss"}
 _CONTINUOUS = (
-    *(circular, folded, gamma_powers, integrated, intervals, inverse_normal, least_of_many, lengths),
-    *(noncentral, pareto_normal, pieces, power_tails, resonances, sample_statistics, stable, transformed, uniform_sums),
+    *(circular, folded, gamma_powers, integrated, intervals, inverse_normal, least_of_many, lengths, noncentral),
+    *(pareto_normal, pearson_third, pieces, power_tails, resonances, sample_statistics, stable, transformed),
+    uniform_sums,
 )
 _DISCRETE = (power_series, urns, whole_numbers)
 #: Those whose one shape is a whole number.

@@ -56,7 +56,6 @@ from .gamma_powers import loggamma as loggamma
 from .gamma_powers import maxwell as maxwell
 from .gamma_powers import moyal as moyal
 from .gamma_powers import nakagami as nakagami
-from .gamma_powers import pearson3 as pearson3
 from .integrated import gausshyper as gausshyper
 from .intervals import anglit as anglit
 from .intervals import arcsine as arcsine
@@ -99,6 +98,7 @@ from .normal import lognorm as lognorm
 from .normal import norm as norm
 from .normal import truncnorm as truncnorm
 from .pareto_normal import dpareto_lognorm as dpareto_lognorm
+from .pearson_third import pearson3 as pearson3
 from .pieces import crystalball as crystalball
 from .pieces import dgamma as dgamma
 from .pieces import dweibull as dweibull

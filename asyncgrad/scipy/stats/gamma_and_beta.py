@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["beta", "chi2", "f", "gamma", "gamma_entropy", "invgamma", "student_entropy", "t"]
+__all__ = ["beta", "chi2", "f", "gamma", "gamma_entropy", "invgamma", "less_than_normal", "student_entropy", "t"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 #: From such a shape, or so many degrees of freedom, on terms cancel, and a series has them all.
@@ -140,10 +140,13 @@ def gamma_entropy(a: Any) -> Any:
     if not np.any(is_large):
         return a + special.gammaln(a) + (1 - a) * special.psi(a)
     small, large = np.where(is_large, 1.0, a), np.where(is_large, a, _MANY)
-    inverse = 1 / large
-    series = inverse * (1 / 3 + inverse * (1 / 12 + inverse * (1 / 90 - inverse / 120)))
-    far = _LOG_ROOT + 0.5 + 0.5 * np.log(large) - series
+    far = _LOG_ROOT + 0.5 + 0.5 * np.log(large) - less_than_normal(1 / large)
     return np.where(is_large, far, small + special.gammaln(small) + (1 - small) * special.psi(small))
+
+
+def less_than_normal(inverse: Any) -> Any:
+    """Return by how much the entropy of a gamma distribution is less than the normal one's, by 1 over its shape."""
+    return inverse * (1 / 3 + inverse * (1 / 12 + inverse * (1 / 90 - inverse / 120)))
 
 
 def student_entropy(df: Any, count: int = 1) -> Any:

@@ -1,4 +1,4 @@
-"""Families of powers and logarithms of a gamma variable, and of a gamma variable that is moved or cut off."""
+"""Families of powers and logarithms of a gamma variable, and of a gamma variable that is cut off."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from .continuous_distribution import ContinuousDistribution
 from .distances import linear_term
 from .gamma_and_beta import gamma, gamma_entropy
 from .gamma_series import polynomial, product
-from .normal import norm
-from .supports import OnLine, bounded_exp, by_mask, not_below_numbers
+from .supports import bounded_exp, by_mask, not_below_numbers
 from .transforming import LINE, SameVariable, Transformed, WithPowers, log_of_rest
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "maxwell",
     "moyal",
     "nakagami",
-    "pearson3",
 ]
 
 #: Below it exp(y) has lost digits.
@@ -379,100 +377,6 @@ class LeftLevy(Transformed):
         return levy._entropy()
 
 
-#: The least skewness of which the gamma distribution keeps enough digits; SciPy's own.
-_LEAST_SKEW = 1.6e-5
-
-
-@final
-class PearsonThird(OnLine):
-    """Pearson's distribution of type III: a gamma variable, moved and scaled to a mean of 0 and a variance of 1.
-
-    Its `skew` may be negative. Next to 0 it is the normal distribution, with the terms of first and second order.
-    """
-
-    __slots__ = ()
-
-    shapes: tuple[str, ...] = ("skew",)
-
-    def _valid(self, skew: Any) -> Any:
-        return np.isfinite(skew)
-
-    def _split_by_skew(self, near: Callable[[Any], Any], far: Callable[[Any, Any], Any], skew: Any) -> Any:
-        """Return a function of a small skewness, or one of another skewness and of the gamma distribution's shape."""
-        is_near = np.abs(raw(skew)) < _LEAST_SKEW
-        if np.all(is_near):
-            return near(skew)
-        skewed = np.where(is_near, 1.0, skew) if np.any(is_near) else skew
-        value = far(skewed, 4 / np.square(skewed))
-        return np.where(is_near, near(np.where(is_near, skew, 0.0)), value) if np.any(is_near) else value
-
-    @staticmethod
-    def _gamma_variable(y: Any, skew: Any, shape: Any) -> tuple[Any, Any]:
-        """Return the variable of the gamma distribution, and where it is not positive."""
-        z = 2 * y / skew + shape
-        is_outside = raw(z) <= 0
-        return np.where(is_outside, shape, z), is_outside
-
-    def _logpdf(self, y: Any, skew: Any) -> Any:
-        def near(skew: Any) -> Any:
-            # By the Hermite polynomials of order 3, 4 and 6.
-            square = y * y
-            first = y * (square - 3) / 6
-            second = (square * (square - 6) + 3) / 16 + (square * (square * (square - 15) + 45) - 15) / 72
-            return norm._logpdf(y) + np.log1p(skew * (first + skew * second))
-
-        def far(skew: Any, shape: Any) -> Any:
-            z, is_outside = self._gamma_variable(y, skew, shape)
-            return np.where(is_outside, -np.inf, gamma._logpdf(z, shape) + np.log(2 / np.abs(skew)))
-
-        return self._split_by_skew(near, far, skew)
-
-    def _cdf(self, y: Any, skew: Any) -> Any:
-        def near(skew: Any) -> Any:
-            square = y * y
-            second = y * (square - 3) / 16 + y * (square * (square - 10) + 15) / 72
-            return norm._cdf(y) - norm._pdf(y) * skew * ((square - 1) / 6 + skew * second)
-
-        def far(skew: Any, shape: Any) -> Any:
-            z, is_outside = self._gamma_variable(y, skew, shape)
-            is_right = raw(skew) > 0
-            found = np.where(is_right, gamma._cdf(z, shape), gamma._sf(z, shape))
-            return np.where(is_outside, np.where(is_right, 0.0, 1.0), found)
-
-        return self._split_by_skew(near, far, skew)
-
-    def _sf(self, y: Any, skew: Any) -> Any:
-        return self._cdf(-y, -skew)
-
-    def _ppf(self, q: Any, skew: Any) -> Any:
-        def near(skew: Any) -> Any:
-            z = norm._ppf(q)
-            square = z * z
-            second = z * (square - 3) / 16 - z * (2 * square - 5) / 36
-            return z + skew * ((square - 1) / 6 + skew * second)
-
-        def far(skew: Any, shape: Any) -> Any:
-            z = np.where(raw(skew) > 0, gamma._ppf(q, shape), gamma._isf(q, shape))
-            return (z - shape) * skew / 2
-
-        return self._split_by_skew(near, far, skew)
-
-    def _isf(self, q: Any, skew: Any) -> Any:
-        return -self._ppf(q, -skew)
-
-    def _mean_and_variance(self, skew: Any) -> tuple[Any, Any]:
-        return 0.0 * skew, 0.0 * skew + 1.0
-
-    def _skewness_and_kurtosis(self, skew: Any) -> tuple[Any, Any]:
-        return skew * 1.0, 1.5 * skew * skew
-
-    def _entropy(self, skew: Any) -> Any:
-        def near(skew: Any) -> Any:
-            return norm._entropy() - skew * skew / 12
-
-        return self._split_by_skew(near, lambda skew, shape: gamma._entropy(shape) + np.log(np.abs(skew) / 2), skew)
-
-
 @final
 class Argus(ContinuousDistribution):
     """The ARGUS distribution of shape `chi`: of sqrt(1 - 2 z / chi**2), for a gamma variable z up to chi**2 / 2."""
@@ -553,4 +457,3 @@ loggamma: LogGamma = LogGamma("loggamma")
 maxwell: Maxwell = Maxwell("maxwell")
 moyal: Moyal = Moyal("moyal")
 nakagami: Nakagami = Nakagami("nakagami")
-pearson3: PearsonThird = PearsonThird("pearson3")

@@ -71,13 +71,19 @@ def bounded_exp(y: Any) -> Any:
 
 def bounded(y: Any) -> Any:
     """Return numbers, and instead of infinite ones great ones, of which functions are no differences of infinities."""
-    is_infinite = np.isinf(raw(y))
-    return np.where(is_infinite, np.sign(raw(y)) * 1e305, y) if np.any(is_infinite) else y
+    bare = raw(y)
+    is_infinite = np.isinf(bare)
+    return np.where(is_infinite, np.sign(bare) * _greatest(bare) / 1e3, y) if np.any(is_infinite) else y
+
+
+def _greatest(bare: Any) -> Any:
+    return np.finfo(bare.dtype).max
 
 
 def not_below_numbers(logarithm: Any) -> Any:
     """Return the logarithm of a density, -inf where it would be but for the bound of `bounded_exp`."""
-    is_below = raw(logarithm) < -1e300
+    bare = raw(logarithm)
+    is_below = bare < -_greatest(bare) / 1e8
     return np.where(is_below, -np.inf, logarithm) if np.any(is_below) else logarithm
 
 

@@ -14,8 +14,10 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import register
 from ..arguments import floating
+from ..roots import root_of_squares
 from ..ufuncs import special
 from .nan_policies import as_lines, by_nan_policy, check_nan_policy, refuse_nan
+from .p_values import tail
 from .summaries import trim_mean
 
 __all__ = [
@@ -80,19 +82,6 @@ class TtestResult(_Results[Tensor, Tensor]):
         return self[1]
 
 
-def tail(function: str, below: Callable[[Any], Any], statistic: Any, alternative: str) -> Any:
-    """Return the probability of a statistic as far out, by a distribution function that is symmetric about 0."""
-    if alternative == "less":
-        return below(statistic)
-    if alternative == "greater":
-        return below(-statistic)
-    if alternative != "two-sided":
-        raise ValueError(
-            f"scipy.stats.{function} takes alternative 'two-sided', 'less' or 'greater', not {alternative!r}"
-        )
-    return 2 * below(-np.abs(statistic))
-
-
 def _tail(function: str, statistic: Any, df: Any, alternative: str) -> Any:
     """Return the probability of a statistic as far out, by Student's distribution."""
     return tail(function, functools.partial(special.stdtr, df), statistic, alternative)
@@ -105,6 +94,8 @@ def _one_sample(
     a = floating(a)
     count = a.size if axis is None else a.shape[axis]
     popmean = floating(popmean)
+    if axis is None and popmean.size == 1:
+        popmean = popmean.reshape(())
     if popmean.ndim and popmean.ndim == a.ndim and axis is not None:
         popmean = np.squeeze(popmean, axis)
     difference = np.mean(a, axis) - popmean
@@ -197,14 +188,20 @@ def _of_two(
     return statistic, _tail(function, statistic, df, alternative), df
 
 
-def _described(sample: Any, axis: Any, trim: float, keepdims: bool) -> tuple[Any, Any, int]:
-    """Return the mean, the variance and the count of a sample, after Yuen where some of it is trimmed."""
+def _described(sample: Any, axis: Any, trim: float, keepdims: bool, equal_var: bool) -> tuple[Any, Any, int]:
+    """Return the mean, the variance and the count of a sample, after Yuen where some of it is trimmed.
+
+    A single number has no variance, and adds nothing to one that samples have together.
+    """
     if axis is None:
-        mean, variance, count = _described(sample.reshape((-1,)), 0, trim, False)
+        mean, variance, count = _described(sample.reshape((-1,)), 0, trim, False, equal_var)
         shape = (1,) * sample.ndim if keepdims else ()
         return mean.reshape(shape), variance.reshape(shape), count
     count = sample.shape[axis]
     cut = int(count * trim)
+    if count == 1 and equal_var:
+        mean = np.mean(sample, axis, keepdims=keepdims)
+        return mean, 0.0 * mean, count
     if not cut:
         return np.mean(sample, axis, keepdims=keepdims), np.var(sample, axis, ddof=1, keepdims=keepdims), count
     # Its ends are moved inwards, to the nearest elements that are kept. What is nan is sorted to an end, and is kept.
@@ -221,7 +218,7 @@ def _two_samples(
     a: Any, b: Any, axis: Any, equal_var: bool, nan_policy: str, alternative: str, trim: float, keepdims: bool
 ) -> tuple[Any, Any, Any]:
     samples = floating(a), floating(b)
-    first, second = (_described(one, axis, trim, keepdims) for one in samples)
+    first, second = (_described(one, axis, trim, keepdims, equal_var) for one in samples)
     statistic, pvalue, df = _of_two("ttest_ind", first, second, equal_var, alternative)
     if equal_var:
         df = _counted(first[2] + second[2] - 2, statistic, samples, axis).astype(float)
@@ -368,9 +365,7 @@ def _line(x: Any, y: Any, alternative: str, axis: Any, nan_policy: str, keepdims
         # As SciPy, so that a line through all points has a p-value above 0.
         statistic = r * np.sqrt(df / ((1 - r + 1e-20) * (1 + r + 1e-20)))
         pvalue = _tail("linregress", statistic, float(df), alternative)
-        variance = rest * yy / xx / df
-        is_exact = raw(variance) <= 0
-        error = np.where(is_exact, 0.0, np.sqrt(np.where(is_exact, 1.0, variance)))
+        error = root_of_squares(rest * yy / xx / df)
         intercept_error = error * np.sqrt(xx + mean_x * mean_x)
     found = (slope, intercept, r, pvalue, error, intercept_error)
     return found if keepdims else tuple(np.squeeze(one, axis) for one in found)
@@ -567,6 +562,8 @@ def kendalltau(
     method: str = "auto",
     variant: str = "b",
     alternative: str = "two-sided",
+    axis: int | None = None,
+    keepdims: bool = False,
 ) -> RankResult:
     """Return Kendall's correlation of orders, as `scipy.stats.kendalltau`; it has no history, for its derivative is 0.
 
@@ -577,9 +574,12 @@ def kendalltau(
         method: how the p-value is computed.
         variant: "b" or "c".
         alternative: "two-sided", "less" or "greater".
+        axis: along which, or None for all; an older SciPy has none.
+        keepdims: whether the axis remains, with length 1; an older SciPy has none.
     """
     options = {"nan_policy": nan_policy, "method": method, "variant": variant, "alternative": alternative}
-    return _by_ranks(scipy_stats.kendalltau, x, y, **options)
+    newer = {} if axis is None and not keepdims else {"axis": axis, "keepdims": keepdims}
+    return _by_ranks(scipy_stats.kendalltau, x, y, **options, **newer)
 
 
 def mannwhitneyu(

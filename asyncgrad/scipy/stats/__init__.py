@@ -140,6 +140,8 @@ from .sample_statistics import ksone as ksone
 from .sample_statistics import kstwo as kstwo
 from .sample_statistics import kstwobign as kstwobign
 from .sample_statistics import tukeylambda as tukeylambda
+from .several_p_values import combine_pvalues as combine_pvalues
+from .several_p_values import false_discovery_control as false_discovery_control
 from .significance import chisquare as chisquare
 from .significance import jarque_bera as jarque_bera
 from .significance import kurtosistest as kurtosistest
@@ -152,6 +154,8 @@ from .sorted_samples import differential_entropy as differential_entropy
 from .sorted_samples import expectile as expectile
 from .sorted_samples import lmoment as lmoment
 from .sorted_samples import quantile as quantile
+from .spreads import bartlett as bartlett
+from .spreads import levene as levene
 from .stable import landau as landau
 from .summaries import describe as describe
 from .summaries import entropy as entropy
@@ -210,6 +214,7 @@ __all__ = [
     "anglit",
     "arcsine",
     "argus",
+    "bartlett",
     "bernoulli",
     "beta",
     "betabinom",
@@ -230,6 +235,7 @@ __all__ = [
     "circmean",
     "circstd",
     "circvar",
+    "combine_pvalues",
     "cosine",
     "crystalball",
     "describe",
@@ -250,6 +256,7 @@ __all__ = [
     "exponweib",
     "f",
     "f_oneway",
+    "false_discovery_control",
     "fatiguelife",
     "fisk",
     "foldcauchy",
@@ -304,6 +311,7 @@ __all__ = [
     "landau",
     "laplace",
     "laplace_asymmetric",
+    "levene",
     "levy",
     "levy_l",
     "linregress",

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVarTuple, final
 import numpy as np
 from scipy import stats as scipy_stats
 
-from ...core.arrays.axes import reduced_axes
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import register
 from ..arguments import floating
 from ..roots import root_of_squares
 from ..ufuncs import special
-from .nan_policies import as_lines, by_nan_policy, check_nan_policy, refuse_nan
+from .groups import Group, group, lines_of, with_axes
+from .nan_policies import Axis, by_nan_policy
 from .p_values import tail
 from .summaries import trim_mean
 
@@ -417,29 +417,7 @@ class OnewayResult(NamedTuple):
     pvalue: Tensor
 
 
-class _Group(NamedTuple):
-    """A sample, along the last axis: its size, mean, sum of squared deviations, and ends."""
-
-    size: np.ndarray
-    mean: Any
-    squares: Any
-    least: np.ndarray
-    greatest: np.ndarray
-
-
-def _group(lines: Any, is_omitting: bool) -> _Group:
-    bare = raw(lines)
-    is_out = np.isnan(bare) if is_omitting else np.zeros_like(bare, bool)
-    count = np.sum(~is_out, -1, dtype=bare.dtype)
-    count = np.where(count > 0, count, np.nan)
-    known = np.where(is_out, 0.0, lines)
-    mean = np.sum(known, -1) / count
-    away = np.where(is_out, 0.0, known - mean[..., np.newaxis])
-    least, greatest = np.min(np.where(is_out, np.inf, bare), -1), np.max(np.where(is_out, -np.inf, bare), -1)
-    return _Group(count, mean, np.sum(away * away, -1), least, greatest)
-
-
-def _pooled(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
+def _pooled(groups: Sequence[Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
     """Return the statistic of samples of one variance, and its degrees of freedom."""
     whole = sum(one.size for one in groups)
     grand = sum(one.size * one.mean for one in groups) / whole
@@ -449,7 +427,7 @@ def _pooled(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, An
     return between / (len(groups) - 1) / (within / freedom), len(groups) - 1.0, freedom
 
 
-def _welch(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
+def _welch(groups: Sequence[Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
     """Return Welch's statistic, of samples whose variances may differ, and its degrees of freedom."""
     k = len(groups)
     weights = [one.size * (one.size - 1) / np.where(is_flat, 1.0, one.squares) for one in groups]
@@ -462,7 +440,7 @@ def _welch(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any
 
 def f_oneway(
     *samples: Any,
-    axis: int | Sequence[int] | None = 0,
+    axis: Axis = 0,
     equal_var: bool = True,
     nan_policy: str = "propagate",
     keepdims: bool = False,
@@ -484,26 +462,16 @@ def f_oneway(
         >>> stats.f_oneway([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]).statistic.item()
         13.5
     """
-    if len(samples) < 2:
-        raise TypeError(f"scipy.stats.f_oneway takes two samples or more, not {len(samples)}")
     if not isinstance(equal_var, bool):
         raise TypeError(f"scipy.stats.f_oneway takes equal_var True or False, not {equal_var!r}")
-    check_nan_policy("f_oneway", nan_policy)
-    data = [np.atleast_1d(floating(one)) for one in samples]
-    refuse_nan(nan_policy, *data)
-    ndim = max(one.ndim for one in data)
-    axes = reduced_axes(axis, ndim)
-    if axis is None:
-        lines = [one.reshape((-1,)) for one in data]
-    else:
-        lines = [as_lines(one.reshape((1,) * (ndim - one.ndim) + one.shape), axes, ndim) for one in data]
+    lines, axes = lines_of("f_oneway", samples, axis, nan_policy)
     if any(not one.shape[-1] for one in lines) or all(one.shape[-1] == 1 for one in lines):
         statistic = pvalue = sum(np.sum(one, -1) for one in lines) * np.nan
     else:
         # From one of them, so that what they differ by keeps its digits.
         start = raw(lines[0])[..., :1]
         start = np.where(np.isfinite(start), start, 0.0)
-        groups = [_group(one - start, nan_policy == "omit") for one in lines]
+        groups = [group(one - start, nan_policy == "omit") for one in lines]
         is_flat = np.logical_and.reduce(np.broadcast_arrays(*(one.least == one.greatest for one in groups)))
         statistic, between, within = (_pooled if equal_var else _welch)(groups, is_flat)
         if np.any(is_flat):
@@ -514,9 +482,7 @@ def f_oneway(
         is_nan = np.isnan(raw(statistic))
         # Of nan SciPy's function is 0 for infinite degrees of freedom.
         pvalue = np.where(is_nan, np.nan, pvalue) if np.any(is_nan) else pvalue
-    if keepdims:
-        statistic, pvalue = (np.expand_dims(one, axes) for one in (statistic, pvalue))
-    return OnewayResult(statistic, pvalue)
+    return OnewayResult(*with_axes((statistic, pvalue), axes, keepdims))
 
 
 # Functions of ranks: they are constant but where two numbers are equal.

@@ -153,7 +153,8 @@ class PearsonThird(Implicit):
         def far(y: Any, skew: Any) -> Any:
             z, shape, is_outside = self._gamma_variable(y, skew)
             is_right = raw(skew) > 0
-            found = by_mask(is_right, *(lambda method=one: getattr(gamma, method)(z, shape) for one in methods))
+            below, above = (getattr(gamma, one) for one in methods)
+            found = by_mask(is_right, lambda: below(z, shape), lambda: above(z, shape))
             return np.where(is_outside, np.where(is_right, *outside), found)
 
         return self._by_skew(near, far, (y, 0.0, 0.0), skew)

@@ -512,6 +512,9 @@ class CrystalBall(OnLine):
             left = left + power / (m - k - 1)
         return np.where(is_there, (np.exp(-0.5 * beta * beta) * left + right) / total, np.inf)
 
+    def _powers_up_to(self, order: int, *shapes: Any) -> list[Any]:
+        return [self._mean_power(one, *shapes) for one in range(1, order + 1)]
+
     def _mean_and_variance(self, beta: Any, m: Any) -> tuple[Any, Any]:
         mean, second = (self._mean_power(order, beta, m) for order in (1, 2))
         is_there = np.isfinite(raw(second))

@@ -342,17 +342,19 @@ class TruncatedPareto(WithPowers):
 
     def _turned(self, function: Callable[..., Any], turned: Callable[..., Any], y: Any, b: Any, c: Any) -> Any:
         """Return a function of the exponential variable, or another where the exponent turns it over."""
-        falls = raw(b) > 0
-        size = np.where(falls, b, -b)
-        place, width = size * np.log(np.where(falls, y, c / y)), size * np.log(c)
-        return by_mask(falls, lambda: function(place, width), lambda: turned(place, width))
+        size = np.abs(b)
+        width = size * np.log(c)
+        return by_mask(
+            raw(b) > 0, lambda: function(size * np.log(y), width), lambda: turned(size * np.log(c / y), width)
+        )
 
     def _turned_back(self, function: Callable[..., Any], turned: Callable[..., Any], q: Any, b: Any, c: Any) -> Any:
         """Return the number by a quantile of the exponential variable, or another where the exponent turns it over."""
-        falls = raw(b) > 0
-        size = np.where(falls, b, -b)
+        size = np.abs(b)
         width = size * np.log(c)
-        return by_mask(falls, lambda: np.exp(function(q, width) / size), lambda: c * np.exp(-turned(q, width) / size))
+        return by_mask(
+            raw(b) > 0, lambda: np.exp(function(q, width) / size), lambda: c * np.exp(-turned(q, width) / size)
+        )
 
     def _to_base(self, y: Any, b: Any, c: Any) -> Any:
         return self._turned(_below, _above, y, b, c)

@@ -338,9 +338,9 @@ DIFFERENCES = (
         "SciPy's integrals miss the density, and its quantiles follow a probability of twelve digits",
     ),
     Difference(
-        r"scipy\.stats\.(nct(\(\))?\.stats|kappa4(\(\))?\.(mean|var|std|stats|moment))",
+        r"scipy\.stats\.((nct|kappa3)(\(\))?\.(var|std|stats)|kappa4(\(\))?\.(mean|var|std|stats|moment)|lomax\.moment)",
         "value",
-        "the variance of `nct` with 2 degrees of freedom or fewer, moments of `kappa4` with a negative `h`",
+        "variances of `nct` and `kappa3` beside a heavy tail, moments of `kappa4` with a negative `h`, and of `lomax`",
         "they are infinite, or there, where SciPy has nan",
     ),
     Difference(

@@ -69,6 +69,7 @@ CALLS: list[tuple[str, str, tuple[float, ...], float]] = [
     ("betaprime", "ppf", (0.5911548582766262, 100.0, 0.05), 1e10),
     ("exponweib", "logcdf", (1000.0, 0.5, 0.75), -2.946296827524972e-78),
     ("exponweib", "logpdf", (1e-4, 1.0, 100.0), -907.2185266396539),
+    ("kappa4", "var", (0.1, 0.1), 1.2104079418576839),
     ("genhyperbolic", "cdf", (5.0, -0.125, 1000.0, 999.0), 5.923270556517253e-28),
 ]
 
@@ -184,3 +185,10 @@ def test_a_moment_is_none_or_infinite_where_a_lower_one_is() -> None:
     assert stats.loglaplace.moment(3, 3.5, 0.5, 2.0).item() == pytest.approx(
         scipy.stats.loglaplace.moment(3, 3.5, 0.5, 2.0)
     )
+
+
+def test_moments_of_smirnovs_statistic_are_those_of_its_limit_for_a_great_sample() -> None:
+    found = np.stack(stats.ksone.stats(400)) * [20, 400]
+
+    # The root of an exponential variable, but for terms of the order of 1 / sqrt(n).
+    np.testing.assert_allclose(found, [math.sqrt(2 * math.pi) / 4, 0.5 - math.pi / 8], rtol=0.05)

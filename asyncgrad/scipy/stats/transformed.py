@@ -16,7 +16,7 @@ from .distances import linear_term
 from .gamma_and_beta import beta
 from .location_scale import cauchy, expon, uniform
 from .normal import norm
-from .supports import bounded_exp, by_mask, logarithm_over, smooth_size
+from .supports import bounded, bounded_exp, by_mask, logarithm_over, smooth_size
 from .transforming import LINE, Transformed, WithPowers, log_expm1, log_of_rest
 
 __all__ = [
@@ -521,8 +521,12 @@ class Kappa4(Transformed):
         return logarithm * special.exprel(-k * logarithm)
 
     def _log_slope(self, y: Any, h: Any, k: Any) -> Any:
-        logarithm = logarithm_over(-k, y)
-        return -logarithm - np.log1p(-k * y) - np.log1p(-h * bounded_exp(-logarithm))
+        return (k - 1) * logarithm_over(-k, y) + h * self._to_base(y, h, k)
+
+    def _logpdf(self, y: Any, h: Any, k: Any) -> Any:
+        # At an end of the support, where integrals begin, it is no difference of infinities.
+        with np.errstate(divide="ignore"):
+            return (k - 1) * bounded(logarithm_over(-k, y)) + (h - 1) * bounded(self._to_base(y, h, k))
 
 
 exponpow: ExponentialPower = ExponentialPower("exponpow")

@@ -180,7 +180,7 @@ def test_a_slope_of_a_density_has_its_digits(
 
 def test_a_moment_is_none_or_infinite_where_a_lower_one_is() -> None:
     assert np.isnan(stats.landau.moment(5).item())
-    assert stats.crystalball.moment(3, 2.0, 3.0).item() == np.inf
+    assert stats.crystalball.moment(3, 2.0, 3.0).item() == stats.rel_breitwigner.moment(3, 36.5).item() == np.inf
     assert stats.loglaplace.moment(3, [3.0, 3.5]).tolist() == [np.inf, pytest.approx(3.5**2 / (3.5**2 - 9))]
     assert stats.loglaplace.moment(3, 3.5, 0.5, 2.0).item() == pytest.approx(
         scipy.stats.loglaplace.moment(3, 3.5, 0.5, 2.0)

@@ -18,8 +18,10 @@ from asyncgrad.scipy.stats import (
     comparisons,
     directions,
     power_transforms,
+    several_p_values,
     significance,
     sorted_samples,
+    spreads,
     summaries,
     trimmed,
 )
@@ -167,7 +169,10 @@ async def _awaited(x: Any) -> Any:
 def test_every_family_has_cases() -> None:
     elsewhere = {"Covariance", "categorical", "gaussian_kde", "hypergeom", "invwishart", "multinomial", "wishart"}
 
-    modules = (comparisons, directions, power_transforms, significance, sorted_samples, summaries, trimmed)
+    modules = (
+        *(comparisons, directions, power_transforms, several_p_values, significance, sorted_samples, spreads),
+        *(summaries, trimmed),
+    )
     functions = {name for module in modules for name in module.__all__}
     assert set(stats.__all__) - elsewhere - functions - FAMILIES == {name for name, _, _ in CALLS.values()}
 

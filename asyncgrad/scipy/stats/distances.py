@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["distance_log_", "distance_power_", "end_"]
+__all__ = ["distance_log_", "distance_power_", "end_", "linear_term"]
 
 
 @primitive()
@@ -75,3 +75,8 @@ def _(g: Any) -> Any:
 def _(g: Any, slope: Any) -> Any:
     # What is infinite is multiplied by no 0.
     return g * np.where(g == 0, 0.0, slope)
+
+
+def linear_term(distance: Any, exponent: Any) -> Any:
+    """Return a power of a distance next to 0, to first order: 0 where the exponent is not 1."""
+    return np.where(raw(exponent) == 1, 1.0, 0.0) * distance

@@ -219,7 +219,9 @@ async def test_what_a_hook_keeps_of_recorded_rows_has_the_gradients_of_one_by_on
         inner = x * x * x.sum()
         inner.register_hook(lambda grad: kept.append((grad, grad * np.sin(grad))))
         y = np.arange(0.1, 1.0, 0.1).reshape(3, 3) @ Differentiable.apply(inner, 0, Log(lambda: 9))
-        (rows,) = await ag.grad([y], [x], [np.eye(3)], is_grads_batched=True, create_graph=True, concurrency=concurrency)
+        (rows,) = await ag.grad(
+            [y], [x], [np.eye(3)], is_grads_batched=True, create_graph=True, concurrency=concurrency
+        )
         found = [(await ag.grad(made.sum(), grad, retain_graph=True))[0].numpy().sum() for grad, made in kept]
         (again,) = await ag.grad((rows * rows).sum() + sum((made * made).sum() for _, made in kept), [x])
         return sorted(found), again.numpy()

@@ -190,8 +190,8 @@ class ProductCalls:
         are_matrices = min(len(one.shape) for one in operands) > 1 and target.size > 0
         if not are_matrices or target.strides[-1] != target.dtype.itemsize:
             return []
-        if (a.base, a.offset) == (b.base, b.offset):
-            # BLAS has another function for the product of an array with itself.
+        if a.meets(b) and (a.shape[-2:], a.strides[-2:]) == (b.shape[:-3:-1], b.strides[:-3:-1]):
+            # BLAS has another function for the product of an array with itself, as which a call may bring both.
             return []
         layouts = [(one.shape[-2:], one.strides[-2:]) for one in (a, b)]
         told = tiles_of(function, self._own, target.dtype, *layouts)

@@ -212,6 +212,24 @@ async def test_recorded_rows_that_wait_run_at_once_with_the_bits_of_one_by_one(k
     assert bits == expected
 
 
+async def test_what_a_hook_keeps_of_recorded_rows_has_the_gradients_of_one_by_one():
+    async def second(concurrency: int | None) -> Any:
+        x = leaf(0.3, 0.7, 1.1)
+        kept: list[Any] = []
+        inner = x * x * x.sum()
+        inner.register_hook(lambda grad: kept.append((grad, grad * np.sin(grad))))
+        y = np.arange(0.1, 1.0, 0.1).reshape(3, 3) @ Differentiable.apply(inner, 0, Log(lambda: 9))
+        (rows,) = await ag.grad(
+            [y], [x], [np.eye(3)], is_grads_batched=True, create_graph=True, concurrency=concurrency
+        )
+        found = [(await ag.grad(made.sum(), grad, retain_graph=True))[0].numpy().sum() for grad, made in kept]
+        (again,) = await ag.grad((rows * rows).sum() + sum((made * made).sum() for _, made in kept), [x])
+        return sorted(found), again.numpy()
+
+    for together, one_by_one in zip(await second(None), await second(1), strict=True):
+        np.testing.assert_allclose(together, one_by_one, rtol=1e-12)
+
+
 async def test_gradcheck_of_a_rule_that_waits_passes():
     assert await ag.gradcheck(lambda x: Differentiable.apply(x, 0, Log()), (point(),))
 

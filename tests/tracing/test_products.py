@@ -154,6 +154,19 @@ def test_a_product_of_a_matrix_and_itself_is_numpys():
     assert bits(jitted(x)) == bits(np.matmul(x[None], x[None].swapaxes(1, 2)))
 
 
+@pytest.mark.parametrize("function", [np.matmul, np.dot], ids=["matmul", "dot"])
+def test_a_product_of_two_arrays_in_one_place_is_numpys(function):
+    x, other = np.random.default_rng(0).standard_normal((2, 8, 17)).astype(np.float32)
+    jitted = compiled(lambda a, b: function(a, b) * 1, x, other.T)
+    assert bits(jitted(x, x.T)) == bits(function(x, x.T))
+
+
+def test_stacks_of_which_one_element_is_multiplied_by_itself_have_the_bits_of_numpys():
+    x = np.random.default_rng(0).standard_normal((3, 8, 17)).astype(np.float32)
+    jitted = compiled(lambda x: np.matmul(x, x[::-1].swapaxes(1, 2)) * 1, x)
+    assert bits(jitted(x)) == bits(np.matmul(x, x[::-1].swapaxes(1, 2)))
+
+
 def test_a_part_of_a_large_array_is_not_tried():
     own = runner()
     assert own is not None

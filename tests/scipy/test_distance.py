@@ -186,3 +186,13 @@ def test_a_matrix_of_truths_is_one_of_truths() -> None:
     found = distance.squareform(np.array([True, False, True]))
 
     np.testing.assert_array_equal(found, scipy.spatial.distance.squareform(np.array([True, False, True])), strict=True)
+
+
+@pytest.mark.parametrize("name", ["chebyshev", "cityblock"])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_distances_of_whole_numbers_are_as_wide_as_scipys(name: str, dtype: str) -> None:
+    u, v = np.array([1, 0, 5], dtype), np.array([3, 4, 1], dtype)
+
+    np.testing.assert_array_equal(
+        getattr(distance, name)(u, v), np.asarray(getattr(scipy.spatial.distance, name)(u, v)), strict=True
+    )

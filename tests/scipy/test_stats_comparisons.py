@@ -282,3 +282,20 @@ def test_spreads_of_samples_leave_out_nan_as_scipy() -> None:
             getattr(module, name)(_HOLES, _SECOND, nan_policy="omit", **options) for module in (stats, scipy.stats)
         )
         np.testing.assert_allclose(np.stack(found), np.stack(expected), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["bartlett", "levene"])
+@pytest.mark.parametrize("samples", [([], [3.0, 4.0]), ([1.0, 1.0], [3.0, 3.0])])
+def test_samples_without_spread_or_numbers_have_spreads_that_are_none(name: str, samples: Any) -> None:
+    found = getattr(stats, name)(*samples)
+
+    np.testing.assert_array_equal(np.stack(found), [np.nan, np.nan])
+
+
+@pytest.mark.parametrize("name", ["bartlett", "levene"])
+def test_narrow_samples_beside_wide_ones_have_the_digits_of_wide_ones(name: str) -> None:
+    narrow = np.array([0.1, 0.7, 2.9, 1.3], np.float32)
+    samples = narrow, np.array([0.3, 1.9, 0.2])
+    found, expected = (np.stack(getattr(module, name)(*samples)) for module in (stats, scipy.stats))
+
+    np.testing.assert_allclose(found, expected, rtol=1e-13)

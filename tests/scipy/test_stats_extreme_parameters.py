@@ -192,3 +192,10 @@ def test_moments_of_smirnovs_statistic_are_those_of_its_limit_for_a_great_sample
 
     # The root of an exponential variable, but for terms of the order of 1 / sqrt(n).
     np.testing.assert_allclose(found, [math.sqrt(2 * math.pi) / 4, 0.5 - math.pi / 8], rtol=0.05)
+
+
+def test_the_density_at_0_for_a_great_noncentrality_has_derivatives_that_are_numbers() -> None:
+    leaves = [ag.tensor(one, requires_grad=True) for one in (0.0, 5.0, 1e8)]
+    density = stats.ncx2.pdf(*leaves)
+
+    assert [density.item(), *(one.item() for one in sync.grad(density, leaves))] == [0.0, 0.0, 0.0, 0.0]

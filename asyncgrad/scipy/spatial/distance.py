@@ -428,7 +428,8 @@ def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
     place = _PARAMETERS[name].index("w") if "w" in _PARAMETERS[name] else None
 
     def distance(u: Any, v: Any, *args: Any, **kwargs: Any) -> Tensor:
-        is_whole = name in _OF_WHOLE_NUMBERS and all(asarray(one).dtype.kind == "i" for one in (u, v))
+        dtype = np.result_type(asarray(u).dtype, asarray(v).dtype)
+        is_whole = name in _OF_WHOLE_NUMBERS and dtype.kind == "i"
         u, v = floating(u), (double if name in _IN_DOUBLE else floating)(v)
         if u.ndim != 1 or v.ndim != 1:
             raise ValueError(f"scipy.spatial.distance.{name} takes two vectors, not shapes {u.shape} and {v.shape}")
@@ -442,7 +443,9 @@ def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
             is_whole = is_whole and name == "chebyshev"
             u = u if name == "chebyshev" else double(u)
         found = metric(u, v, *args, **kwargs)
-        return found.astype(np.int64) if is_whole else found
+        # A sum of narrow whole numbers is wide, as NumPy's.
+        whole = dtype if name == "chebyshev" else np.result_type(dtype, np.int64)
+        return found.astype(whole) if is_whole else found
 
     distance.__name__ = distance.__qualname__ = name
     distance.__doc__ = f"Return the {name} distance of two vectors, as `scipy.spatial.distance.{name}`.{parameters}"

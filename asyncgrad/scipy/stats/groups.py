@@ -27,7 +27,8 @@ def lines_of(function: str, samples: Sequence[Any], axis: Axis, nan_policy: str)
     check_nan_policy(function, nan_policy)
     data = [np.atleast_1d(floating(one)) for one in samples]
     refuse_nan(nan_policy, *data)
-    ndim = max(one.ndim for one in data)
+    dtype, ndim = np.result_type(*(one.dtype for one in data)), max(one.ndim for one in data)
+    data = [one.astype(dtype, copy=False) for one in data]
     axes = reduced_axes(axis, ndim)
     if axis is None:
         return [one.reshape((-1,)) for one in data], axes

@@ -106,7 +106,10 @@ class NoncentralChiSquared(_Noncentral):
         return (df > 0) & np.isfinite(df) & (nc >= 0)
 
     def _logpdf(self, y: Any, df: Any, nc: Any) -> Any:
-        return _where_great(log_density_of_great, chi_log_density, (y, NEARLY_NORMAL, 1.0), df, nc)
+        # At 0 it is a power of the variable.
+        mask = is_nearly_normal(df, nc) & (raw(y) > 0)
+        given = (y, NEARLY_NORMAL, 1.0), (df, 1.0, 1.0), (nc, NEARLY_NORMAL, 1.0)
+        return by_mask(mask, log_density_of_great, chi_log_density, *given)
 
     def _cdf(self, y: Any, df: Any, nc: Any) -> Any:
         return self._by_normal(special.ndtr, special.chndtr, y, df, nc)

@@ -59,6 +59,9 @@ def bartlett(*samples: Any, axis: Axis = 0, nan_policy: str = "propagate", keepd
         2.123
     """
     lines, axes = lines_of("bartlett", samples, axis, nan_policy)
+    if any(not one.shape[-1] for one in lines):
+        nothing = sum(np.sum(one, -1) for one in lines) * np.nan
+        return BartlettResult(*with_axes((nothing, nothing), axes, keepdims))
     groups = [group(one, nan_policy == "omit") for one in lines]
     # A single number has no variance.
     freedoms = [np.where(one.size > 1, one.size - 1, np.nan) for one in groups]
@@ -66,7 +69,9 @@ def bartlett(*samples: Any, axis: Axis = 0, nan_policy: str = "propagate", keepd
     pooled = sum(one.squares for one in groups) / whole
     parts = sum(freedom * _logarithm(one.squares / freedom) for freedom, one in zip(freedoms, groups, strict=True))
     divisor = 1 + (sum(1 / freedom for freedom in freedoms) - 1 / whole) / (3 * (len(groups) - 1))
-    statistic = np.maximum((whole * _logarithm(pooled) - parts) / divisor, 0.0)
+    with np.errstate(invalid="ignore"):
+        # Of samples that are all flat it is a difference of infinities.
+        statistic = np.maximum((whole * _logarithm(pooled) - parts) / divisor, 0.0)
     return BartlettResult(*with_axes((statistic, special.chdtrc(len(groups) - 1.0, statistic)), axes, keepdims))
 
 
@@ -103,6 +108,9 @@ def levene(
     if center not in ("median", "mean", "trimmed"):
         raise ValueError(f"scipy.stats.levene takes center 'median', 'mean' or 'trimmed', not {center!r}")
     lines, axes = lines_of("levene", samples, axis, nan_policy)
+    if any(not one.shape[-1] for one in lines):
+        # An empty sample has no center, and no analysis of variance.
+        return LeveneResult(*with_axes(f_oneway(*lines, axis=-1), axes, keepdims))
     away = [np.abs(one - _center(one, center, proportiontocut, nan_policy)) for one in lines]
     found = f_oneway(*away, axis=-1, nan_policy=nan_policy)
     return LeveneResult(*with_axes(found, axes, keepdims))

@@ -8,7 +8,7 @@ import inspect
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from queue import SimpleQueue
 from typing import Any, final
 
@@ -65,6 +65,7 @@ class Parameters:
     """A tree of arguments of the user's functions, its tensors that require grad, and those that do not.
 
     Tensors that the functions refer to by themselves are among the latter: others are refused where they are used.
+    It is made before the functions are called, which may write into those.
     """
 
     __slots__ = ("_leaves", "_places", "_structure", "constants", "tensors")
@@ -76,7 +77,7 @@ class Parameters:
         ]
         self.tensors: Tensors = tuple([self._leaves[index] for index in self._places])
         captured: list[Any] = [one for function in functions for one in captured_by(function)]
-        self.constants: Tensors = tuple(
+        self.constants = ConstantVersions(
             [one for one in (*self._leaves, *captured) if isinstance(one, Tensor) and not one.requires_grad]
         )
 
@@ -276,7 +277,7 @@ class _Abandoned(Exception):
 
 
 def record(
-    problem: Problem, params: Sequence[Tensor], solution: Sequence[Any], constants: Sequence[Tensor] = ()
+    problem: Problem, params: Sequence[Tensor], solution: Sequence[Any], constants: ConstantVersions | None = None
 ) -> Tensors:
     """Return the arrays of a solution as tensors, with a history that leads to the parameters.
 
@@ -284,12 +285,15 @@ def record(
         problem: what the solution is differentiated by.
         params: the parameters.
         solution: the arrays.
-        constants: other tensors that the backward reads; it raises if they have been written into by then.
+        constants: other tensors that the backward reads; it raises if they have been written into by then, unless the
+            functions of the problem have done so.
     """
     if not (is_grad_enabled() and any(param.requires_grad for param in params)):
         return tuple([asarray(part) for part in solution])
     kind = AsyncSolution if problem.is_async else Solution
-    found: Tensors = kind.apply(problem, tuple(solution), ConstantVersions(constants), *params)
+    constants = ConstantVersions(()) if constants is None else constants
+    constants.end_forward()
+    found: Tensors = kind.apply(problem, tuple(solution), constants, *params)
     return found
 
 
@@ -331,8 +335,10 @@ class AsyncSolution(Function):
 async def _gradients(ctx: Any, saved: Tensors, grads: Tensors) -> tuple[Any, ...]:
     params, solution = saved[: ctx.count], saved[ctx.count :]
     ctx.constants.check(ctx._node())
-    if is_grad_enabled():
-        return None, None, None, *await ctx.problem.gradients(params, solution, grads)
     # A solver around this one must not take the saved tensors for ones that its function uses.
-    with watched_no_grad(False):
-        return None, None, None, *await ctx.problem.gradients(params, solution, grads)
+    with nullcontext() if is_grad_enabled() else watched_no_grad(False):
+        found = await ctx.problem.gradients(params, solution, grads)
+    # While an async function waits, others may write.
+    if not ctx.problem.is_async:
+        ctx.constants.leave_out_written()
+    return None, None, None, *found

@@ -115,10 +115,12 @@ async def _find_fixed_point(f: Callable[..., Any], a: Tree, x0: Tree, limit: _Li
     problem = _Problem(bind, limit, as_tree, False, BLOCKING.get(), "x = f(a, x)")
     is_leaf = container_type(type(x0)) is None
     start = tuple([point.detach() for point in transform_call.points])
+    read = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.requires_grad]
+    constants = ConstantVersions(read + captured_by(f))
     solution = await _solve(problem, params, start, CapturedTensors(_WHERE, "f", "a") if is_recording else False)
     if is_recording and params:
-        constants = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.requires_grad] + captured_by(f)
-        recorded = problem._replace(is_async=is_async, constants=ConstantVersions(constants))
+        constants.end_forward()
+        recorded = problem._replace(is_async=is_async, constants=constants)
         solution = _record(recorded, params, solution)
     keeps_history = is_recording and (IN_TRANSFORM.get() or bool(params))
     if not keeps_history and any(isinstance(leaf, Tensor) for leaf in leaves):
@@ -293,7 +295,11 @@ class FixedPoint(Function):
         """Return the gradients; or, if the forward was not a blocking call, an awaitable of them."""
         ctx.problem.constants.check(ctx._node())
         coroutine = _gradients_of_params(ctx.problem, ctx.count, ctx.saved_tensors, grads)
-        return run_without_suspending(coroutine, _suspension_error) if ctx.problem.is_blocking else coroutine
+        if not ctx.problem.is_blocking:
+            return coroutine
+        found = run_without_suspending(coroutine, _suspension_error)
+        ctx.problem.constants.leave_out_written()
+        return found
 
 
 @final

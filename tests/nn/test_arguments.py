@@ -230,9 +230,10 @@ WRONG_TYPES: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: nn.Unflatten(1, NOTHING), "unflattened_size must be a tuple of ints, not NoneType None"),
     (
-        lambda: nn.linear(ones((2, 1)), ag.tensor([[1.0]]), [1.0]),
-        "an array as bias, not list [1.0]: write np.array(bias)",
+        lambda: nn.linear(ones((2, 1)), ag.tensor([[1.0]]), 1.0),
+        "an array as bias, not float 1.0: write np.array(bias)",
     ),
+    (lambda: nn.linear(ones((2, 1)), ones(1), TEXT), "nn.linear takes numbers, and bias is of dtype <U6"),
     (lambda: nn.linear(ones((2, 1)), TEXT), "linear takes a tensor or an array as weight, not str 'weight'"),
     (lambda: nn.linear(ones((2, 1)), np.array([["a"]])), "linear takes numbers, and weight is of dtype <U1"),
     (lambda: nn.conv1d(ones((1, 1, 4)), TEXT), "nn.conv1d takes numbers, and weight is of dtype <U6"),

@@ -381,17 +381,11 @@ def test_a_value_of_0_is_none_for_other_modes_of_padding() -> None:
     assert nn.pad(np.array([1.0, 2.0]), (1, 0), "reflect", 0).tolist() == [2.0, 1.0, 2.0]
 
 
-#: Functions whose weights are arrays.
-WITH_WEIGHTS = {"linear", "bilinear", "embedding", "embedding_bag", "multi_head_attention_forward"}
-LISTED = {
-    call.function.__name__: call
-    for call in CALLS
-    if call.function.__name__ not in WITH_WEIGHTS and not call.function.__name__.startswith("conv")
-}
+LISTED = {call.function.__name__: call for call in CALLS}
 
 
 @pytest.mark.filterwarnings("ignore:.*broadcasts an input")
-def test_lists_are_taken_for_arrays_by_functions_without_weights() -> None:
+def test_lists_are_taken_for_arrays_by_functions() -> None:
     def listed(value: Any) -> Any:
         return value.tolist() if isinstance(value, np.ndarray) else value
 

@@ -165,6 +165,35 @@ def test_a_constant_that_a_solver_reads_again_must_not_have_been_changed(name: s
         outcome(SOLVERS[name], _TWO, _OTHER, "plain", changes=True)
 
 
+#: By name, a function of a tensor, whose backward calls what `counted` returns.
+COUNTING: dict[str, Callable[..., Any]] = {
+    "root": lambda counted, x: optimize.root(counted(lambda z, x: z**3 + z - x), _START, (x,)).x,
+    "quad": lambda counted, x: integrate.quad(counted(lambda s, x: np.sum(np.exp(-s * x))), 0, 1, (x,))[0],
+    "func.fixed_point": lambda counted, x: sync.func.fixed_point(counted(lambda a, z: np.cos(z) * a / 8), x, _START),
+    "cg": lambda counted, x: cg(counted(lambda z, x: z * x), np.ones(2), args=(x,))[0],
+}
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_a_function_may_write_into_a_tensor_that_it_refers_to_in_each_call(name: str):
+    x, count = ag.tensor(_TWO, requires_grad=True), ag.tensor(0)
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*args: Any) -> Any:
+            count[...] = count + 1
+            return function(*args)
+
+        return counting
+
+    call = COUNTING[name]
+    expected = gradients([call(lambda function: function, x)], [x])[0].tolist()
+    results = [call(counted, x), call(counted, x)]
+    found = [gradients([one], [x], retain_graph=True)[0].tolist() for one in (*results, *results)]
+
+    assert found == [expected] * 4
+    assert count > 4
+
+
 @pytest.mark.parametrize("name", COPIED)
 def test_what_is_copied_may_be_changed(name: str):
     function, x, constant = COPIED[name]

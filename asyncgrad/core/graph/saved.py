@@ -76,14 +76,18 @@ def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
 class ConstantVersions:
     """The versions of tensors that a backward reads, and that no derivative is with respect to.
 
+    Where the backward calls a function again, it may write into some of them itself, such as a counter. These are no
+    reason to fail: `end_forward` and `leave_out_written` find them.
+
     Args:
-        tensors: the tensors, as they are now.
+        tensors: the tensors, as they are now; before a function that may write into them is called.
     """
 
-    __slots__ = ("_versions",)
+    __slots__ = ("_has_ended", "_versions")
 
     def __init__(self, tensors: Iterable[TensorBase]) -> None:
         self._versions = [(tensor, version_of(tensor)) for tensor in tensors]
+        self._has_ended = False
 
     def check(self, node: NodeLike) -> None:
         """Raise if one of the tensors has been written into since.
@@ -97,9 +101,15 @@ class ConstantVersions:
         for tensor, version in self._versions:
             check_version(node, tensor, version)
 
-    def unwritten(self) -> ConstantVersions:
-        """Return those of the tensors that have not been written into since."""
-        return ConstantVersions([tensor for tensor, version in self._versions if version_of(tensor) == version])
+    def end_forward(self) -> None:
+        """Leave out what the forward has written into; a later call, for another result of it, does nothing."""
+        if not self._has_ended:
+            self._has_ended = True
+            self.leave_out_written()
+
+    def leave_out_written(self) -> None:
+        """Leave out the tensors that have been written into: by the function, which has been called just now."""
+        self._versions = [(tensor, version) for tensor, version in self._versions if version_of(tensor) == version]
 
 
 def captured_by(function: Any) -> list[TensorBase]:

@@ -173,7 +173,7 @@ def _cumulative(name: str, running: Any, first: int) -> Any:
             result = np.concatenate([np.full_like(result, first, shape=shape), result], along)
         return result if out is None else write_result(out, result, "unsafe")
 
-    cumulative.__name__ = name
+    cumulative.__name__ = cumulative.__qualname__ = name
     cumulative.__doc__ = f"Return the running {'sum' if first == 0 else 'product'} along an axis, as NumPy does."
     return cumulative
 

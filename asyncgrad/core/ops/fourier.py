@@ -198,7 +198,7 @@ def _check_distinct_axes(transform: Callable[..., Any], axes: Sequence[int], ndi
 
 
 def _register(rule: Callable[..., Any], transform: Callable[..., Any]) -> Callable[..., Any]:
-    rule.__name__ = transform.__name__
+    rule.__name__ = rule.__qualname__ = transform.__name__
     rule.__doc__ = f"Return numpy.fft.{transform.__name__} of an array or a tensor."
     RULES[transform] = rule
     return rule

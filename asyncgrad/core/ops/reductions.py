@@ -310,7 +310,7 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> LikeFirst[...]:
 
     # As in NumPy, whose root is a ufunc, and whose variance is cast to any dtype.
     store = _write_root if root else _into
-    spread_function.__name__ = "std" if root else "var"
+    spread_function.__name__ = spread_function.__qualname__ = "std" if root else "var"
     spread_function.__doc__ = f"Return the {'standard deviation' if root else 'variance'} over axes, as NumPy does."
     return spread_function
 
@@ -424,7 +424,7 @@ def _extreme_function(
         result = plain(a, axis, keepdims)
         return _into(out, pair(result, _initial(initial, result)))
 
-    extreme.__name__ = name
+    extreme.__name__ = extreme.__qualname__ = name
     extreme.__doc__ = f"Return the {'largest' if name == 'max' else 'smallest'} element along axes, as NumPy does."
     return extreme
 

@@ -327,7 +327,7 @@ def _replacing_nans(plain: Callable[..., Any], replacement: float) -> Callable[.
             a = laid_like(np.where(np.isnan(raw(a)), replacement, a), a)
         return plain(a, axis, dtype, out)
 
-    running.__name__ = f"nan{plain.__name__}"
+    running.__name__ = running.__qualname__ = f"nan{plain.__name__}"
     running.__doc__ = f"Return numpy.{plain.__name__} with each nan replaced by {replacement}."
     return running
 

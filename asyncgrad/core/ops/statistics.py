@@ -102,7 +102,7 @@ def _replacing_nans(plain: Callable[..., Any], replacement: float) -> Callable[.
     def reduction(a: Any, *args: Any, **kwargs: Any) -> Any:
         return plain(laid_like(np.where(np.isnan(raw(a)), replacement, a), a), *args, **kwargs)
 
-    reduction.__name__ = f"nan{plain.__name__}"
+    reduction.__name__ = reduction.__qualname__ = f"nan{plain.__name__}"
     reduction.__doc__ = f"Return numpy.{plain.__name__} with each nan replaced by {replacement}."
     return reduction
 
@@ -124,7 +124,7 @@ def _ignoring_nans(plain: Callable[..., Any]) -> Callable[..., Any]:
         found = _spread(plain, a, axis, dtype, chosen, *args[1:], **kwargs)
         return found if out is None else write_result(out, found, "unsafe")
 
-    reduction.__name__ = f"nan{plain.__name__}"
+    reduction.__name__ = reduction.__qualname__ = f"nan{plain.__name__}"
     reduction.__doc__ = f"Return numpy.{plain.__name__}, ignoring nans."
     return reduction
 
@@ -173,7 +173,7 @@ def _extreme_ignoring_nans(plain: Callable[..., Any], replacement: float) -> Cal
         result = np.where(all_nan, np.nan, result) if is_device_array(all_nan) or np.any(all_nan) else result
         return result if out is None else write_result(out, result, "unsafe")
 
-    reduction.__name__ = f"nan{plain.__name__}"
+    reduction.__name__ = reduction.__qualname__ = f"nan{plain.__name__}"
     reduction.__doc__ = f"Return numpy.{plain.__name__}, ignoring nans."
     return reduction
 

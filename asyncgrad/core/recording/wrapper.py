@@ -124,6 +124,7 @@ def generate_call(
         call.__code__ = generated.__code__
 
     call = FunctionType(_generate_first.__code__, namespace, name)
+    call.__qualname__ = name
     namespace.update(call=call, _generate=generate)
     add_wrapper(namespace)
     register_wrapper(namespace)

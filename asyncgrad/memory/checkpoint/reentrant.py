@@ -123,8 +123,8 @@ def _run_forward(
     versions = list(map(version_of, tensors))
     captured = ConstantVersions([one for function in computation.functions for one in captured_by(function)])
     result = yield from computation.forward(tensors)
-    # What the functions write themselves, such as a counter, they write in each call.
-    ctx.captured = captured.unwritten()
+    captured.end_forward()
+    ctx.captured = captured
     check_result(computation.name, result, versions, tensors)
     flat: list[Any] = []
     template.value = flatten(result, flat)
@@ -136,7 +136,11 @@ def _run_backward(ctx: Any, saved: Sequence[Any], grads: tuple[Any, ...]) -> Ste
     if all(grad is None for grad in grads):
         return (None, None, *(None for _ in saved))
     ctx.captured.check(ctx._node())
-    return (None, None, *(yield from ctx.computation.backward(saved, grads)))
+    found = yield from ctx.computation.backward(saved, grads)
+    # While an async function waits, others may write.
+    if not ctx.computation.is_async:
+        ctx.captured.leave_out_written()
+    return (None, None, *found)
 
 
 def _check_can_checkpoint(computation: ReentrantComputation) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, pair, shapes_of
+from ..shared.arguments import array_of, operand, pair, shapes_of
 from ..shared.axis_windows import count_windows, sums_of_windows, windows_along
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def unfold(
         raise ArgumentError(f"unfold takes x of shape (n, channels, height, width), not {shape}")
     kernel, steps = _both("kernel_size", kernel_size, 1), _both("stride", stride, 1)
     dilations, around = _both("dilation", dilation, 1), _both("padding", padding, 0)
-    images: Any = x if len(shape) == 4 else np.reshape(x, (1, *shape))
+    images: Any = operand(x) if len(shape) == 4 else np.reshape(x, (1, *shape))
     if any(around):
         images = np.pad(images, ((0, 0), (0, 0), (around[0],) * 2, (around[1],) * 2))
     counts = _counts("unfold", array_of(images).shape[2:], kernel, steps, dilations)

@@ -18,7 +18,7 @@ from ...core.arrays.values import add_into
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
-from ..shared.arguments import operand, shapes_of
+from ..shared.arguments import array_of, operand, shapes_of
 from ..shared.rows import add_leading_sum, leading_sum, leading_sum_on_device
 
 if TYPE_CHECKING:
@@ -195,10 +195,13 @@ def linear(
         >>> nn.linear(np.array([[1.0, 2.0]]), weight, bias)
         array([[ 1.,  2., 13.]])
     """
+    given = (x.__class__, weight.__class__, bias.__class__)
+    if list in given or tuple in given:
+        return linear(operand(x), operand(weight), operand(bias))
     if getattr(weight, "ndim", 2) == 1:
-        if bias is not None and np.shape(bias):
+        if bias is not None and shapes_of("linear", bias=bias) != [()]:
             raise ArgumentError(
-                f"linear with a weight of shape {weight.shape} needs a bias of shape (), not {np.shape(bias)}"
+                f"linear with a weight of shape {weight.shape} needs a bias of shape (), not {array_of(bias).shape}"
             )
         result = _linear(x, np.reshape(weight, (1, -1)), None)[..., 0]
         return result if bias is None else result + bias

@@ -46,7 +46,17 @@ from ...core.settings.arguments import truth, whole_number
 from ...core.settings.context import RECOMPUTING
 from ...errors import ArgumentError
 from ..shared import standardized_blocks
-from ..shared.arguments import array_of, check_real, constant, lengths, option, real_floating, records, wrong_dtype
+from ..shared.arguments import (
+    array_of,
+    check_real,
+    constant,
+    lengths,
+    operand,
+    option,
+    real_floating,
+    records,
+    wrong_dtype,
+)
 from ..shared.axis_windows import windows_along
 from ..shared.row_blocks import are_in_blocks, blocks, by_rows, in_memory, scratch, tiled, unbuffered_rows
 from ..shared.rows import leading_sum, leading_sum_on_device, sum_rows
@@ -900,7 +910,7 @@ def _scaled_channels(x: Any, weight: Any, bias: Any) -> Any:
         return x
     shape = array_of(x).shape
     images = np.reshape(x, (*shape[:2], math.prod(shape[2:])))
-    return np.reshape(scaled_channels(images, weight, bias), shape)
+    return np.reshape(scaled_channels(images, operand(weight), operand(bias)), shape)
 
 
 # Group norm: the rows of several channels, and a weight for each of these

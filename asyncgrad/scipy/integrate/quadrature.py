@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 from scipy import integrate, special
 
+from ...core.graph.saved import ConstantVersions
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
@@ -298,7 +299,7 @@ class _Integral(Problem):
         is_async: bool,
         name: str,
         factor: Any = lambda x: 1.0,
-        constants: Tensors = (),
+        constants: ConstantVersions | None = None,
     ) -> None:
         self.integrand, self.rule, self.is_async, self.name, self.factor = integrand, rule, is_async, name, factor
         #: Other tensors that the integrand reads.

@@ -96,3 +96,12 @@ def test_the_median_of_nothing_but_nans_is_nan_and_warned_of_at_the_line_of_the_
     assert caught[0].filename == __file__
     assert np.isnan(medians.numpy()).tolist() == [True, False]
     assert sync.grad(medians[1], [x])[0].tolist() == [[0, 0], [1, 0]]
+
+
+@pytest.mark.parametrize("name", ["max", "std", "sinc", "nancumsum", "cumulative_sum", "fft.fft", "fft.fftn"])
+def test_an_argument_that_there_is_not_is_refused_in_the_name_of_the_function(name: str) -> None:
+    *modules, last = name.split(".")
+    function = getattr(numpy.fft if modules else numpy, last)
+
+    with pytest.raises(TypeError, match=rf"^{last}\(\) got an unexpected keyword argument 'dim'"):
+        function(ag.tensor([1.0, 2.0]), dim=0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from scipy.sparse import linalg
 
+from ....core.graph.saved import ConstantVersions
 from ....core.recording.primitive import derivative, primitive
 from ....core.settings.context import is_grad_enabled
 from ....core.tensor import Tensor, asarray
@@ -62,18 +63,18 @@ class OperatorSystem(Problem):
         self.is_async: bool = is_async
         self.name: str = name
 
-    async def find(self, b: Tensor, params: Tensors, unchanging: Tensors = ()) -> Tensor:
+    async def find(self, b: Tensor, params: Tensors, constants: ConstantVersions | None = None) -> Tensor:
         """Return the solution, with a history that leads to the right-hand side and the tensors.
 
         Args:
             b: the right-hand side.
             params: the tensors.
-            unchanging: other tensors that the product reads.
+            constants: other tensors that the product reads.
         """
-        constants = [tensor.detach() for tensor in params]
+        detached = [tensor.detach() for tensor in params]
 
         async def evaluate(x: Any) -> Any:
-            return array_of(await self.product(asarray(np.array(x)), *constants))
+            return array_of(await self.product(asarray(np.array(x)), *detached))
 
         def run(ask: Any) -> Any:
             right = array_of(b)
@@ -82,7 +83,7 @@ class OperatorSystem(Problem):
             return np.asarray(self.solve(operator, right, self.is_adjoint), kind)
 
         found = await call_solver(run, evaluate, self.is_async, self.name)
-        (solution,) = record(self, (b, *params), (found,), unchanging)
+        (solution,) = record(self, (b, *params), (found,), constants)
         return solution
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:

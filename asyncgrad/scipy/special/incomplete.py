@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.arrays.values import as_array, raw
 from ...core.recording.primitive import Primitive
-from ...numpy.random.shapes import beta_slope, gamma_slope
+from ...numpy.random.shapes import beta_slope, f_slope, gamma_slope
 from ..ufuncs import special
 from .rules import compute_where, differentiable
 
@@ -411,14 +411,12 @@ def _nearly_normal_quantile_by_df(df: Any, t: Any) -> Any:
 
 def f_quantile_by_denominator(dfn: Any, dfd: Any, x: Any) -> Any:
     """Return the derivative of a quantile of the F distribution by the degrees of freedom of the denominator."""
-    odds = dfn * x / dfd
-    return x * (1 / dfd - beta_slope(dfd / 2, dfn / 2, 1 / (1 + odds), odds / (1 + odds)) / 2)
+    return x * f_slope("dfden", dfn, dfd, x)
 
 
 def f_quantile_by_numerator(dfn: Any, dfd: Any, x: Any) -> Any:
     """Return the derivative of a quantile of the F distribution by the degrees of freedom of the numerator."""
-    odds = dfn * x / dfd
-    return x * (beta_slope(dfn / 2, dfd / 2, odds / (1 + odds), 1 / (1 + odds)) / 2 - 1 / dfn)
+    return x * f_slope("dfnum", dfn, dfd, x)
 
 
 def f_density(dfn: Any, dfd: Any, x: Any) -> Any:

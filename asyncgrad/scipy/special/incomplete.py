@@ -37,6 +37,7 @@ __all__ = [
     "fdtr",
     "fdtrc",
     "fdtri",
+    "finite_f_log_density",
     "gamma_by_shape",
     "gamma_density",
     "gammainc",
@@ -47,6 +48,7 @@ __all__ = [
     "gdtrc",
     "gdtria",
     "gdtrix",
+    "log_odds_powers",
     "nbdtr",
     "nbdtrc",
     "nbdtri",
@@ -424,10 +426,22 @@ def f_density(dfn: Any, dfd: Any, x: Any) -> Any:
     return _where_finite(_finite_f_density, dfn, dfd, x)
 
 
+def log_odds_powers(a: Any, b: Any, odds: Any) -> Any:
+    """Return the logarithm of odds ** (a - 1) / (1 + odds) ** (a + b), of two powers that do not cancel."""
+    is_great = raw(odds) > 1
+    low, high = np.where(is_great, 0.5, odds), np.where(is_great, odds, 1.0)
+    small = special.xlogy(a - 1, low) - special.xlog1py(a + b, low)
+    return np.where(is_great, -special.xlog1py(a - 1, 1 / high) - special.xlog1py(b + 1, high), small)
+
+
+def finite_f_log_density(dfn: Any, dfd: Any, x: Any) -> Any:
+    """Return the logarithm of the density of the F distribution, for finite arguments."""
+    a, b, rate = dfn / 2, dfd / 2, dfn / dfd
+    return log_odds_powers(a, b, rate * x) + np.log(rate) - special.betaln(a, b)
+
+
 def _finite_f_density(dfn: Any, dfd: Any, x: Any) -> Any:
-    odds = dfn * x / dfd
-    logarithm = special.xlogy(dfn / 2 - 1, odds) - special.xlog1py((dfn + dfd) / 2, odds)
-    return np.exp(logarithm - special.betaln(dfn / 2, dfd / 2)) * (dfn / dfd)
+    return np.exp(finite_f_log_density(dfn, dfd, x))
 
 
 def _f_by(quantile_by: Callable[..., Any], dfn: Any, dfd: Any, x: Any) -> Any:

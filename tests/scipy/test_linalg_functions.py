@@ -517,6 +517,27 @@ def test_signs_of_matrices_have_derivatives(is_complex: bool) -> None:
     np.testing.assert_allclose(found, (values[2] - 2 * values[1] + values[0]) / 1e-8, rtol=1e-3)
 
 
+@pytest.mark.parametrize("name", ["logm", "fractional_matrix_power"])
+def test_a_simple_negative_eigenvalue_has_derivatives_on_the_branch_cut(name: str) -> None:
+    rng = np.random.default_rng(0)
+    basis, weights, direction = (rng.normal(size=(3, 3)) for _ in range(3))
+    matrix = basis @ np.diag([2.0, -1.0, -3.0]) @ np.linalg.inv(basis)
+    exponent = (0.3,) if name == "fractional_matrix_power" else ()
+    leaf = ag.tensor(matrix, requires_grad=True)
+
+    (slope,) = sync.grad(np.sum(getattr(linalg, name)(leaf, *exponent).imag * weights), [leaf], create_graph=True)
+    along = np.sum(slope * direction)
+    (bend,) = sync.grad(along, [leaf])
+
+    theirs = getattr(scipy.linalg, name)
+    moved = [matrix + step * direction for step in (-1e-4, 0.0, 1e-4)]
+    values = [np.sum(theirs(one, *exponent).imag * weights) for one in moved]
+    np.testing.assert_allclose(along.item(), (values[2] - values[0]) / 2e-4, rtol=1e-5)
+    np.testing.assert_allclose(
+        np.sum(bend.numpy() * direction), (values[2] - 2 * values[1] + values[0]) / 1e-8, rtol=1e-4
+    )
+
+
 def test_vectors_of_each_routine_are_scipys() -> None:
     rng = np.random.default_rng(1)
     diagonal, beside, wide = rng.normal(size=6), rng.normal(size=5), rng.normal(size=(2, 4))

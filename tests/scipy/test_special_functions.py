@@ -11,7 +11,7 @@ import scipy.special
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError, MissingDerivativeError
-from asyncgrad.numpy.random.shapes import _beta_slopes, _gamma_slopes, gamma_slope, mixture_numbers
+from asyncgrad.numpy.random.shapes import _f_slopes, _gamma_slopes, gamma_slope, mixture_numbers
 from asyncgrad.scipy import special
 from asyncgrad.scipy.special.noncentral_t import _score_nodes, _t_nodes
 from tests.core.ops.finite_differences import Case
@@ -587,6 +587,28 @@ def test_a_noncentral_distribution_of_large_parameters_has_derivatives_of_few_te
     assert len(numbers) < 100
 
 
+def test_slopes_by_great_degrees_of_freedom_keep_their_digits() -> None:
+    great, x = np.array([1e4, 1e6, 1e8]), 8.0
+    weights = np.exp(-0.5 - scipy.special.gammaln(np.arange(25) + 1.0)) * 0.5 ** np.arange(25)
+    functions = (
+        lambda df: special.fdtrc(2.0, df, x),
+        lambda df: special.fdtr(df, 2.0, 1 / x),
+        lambda df: special.ncfdtr(2.0, df, 1.0, x),
+        lambda df: sum(weight * special.fdtr(2.0 + 2 * j, df, x / (1 + j)) for j, weight in enumerate(weights)),
+    )
+    leaf = ag.tensor(great, requires_grad=True)
+
+    slopes = [sync.grad(np.sum(function(leaf)), [leaf])[0].numpy() * great**2 for function in functions]
+
+    # With 2 degrees of freedom beside these the functions are powers of 1 + odds.
+    odds = 2 * x / great
+    rise = odds**2 * (1 / 2 - odds * (2 / 3 - odds * (3 / 4 - odds * 4 / 5)))
+    expected = -0.5 * great**2 * rise * np.exp(-great / 2 * np.log1p(odds))
+    for slope in slopes[:2]:
+        np.testing.assert_allclose(slope, expected, rtol=2e-9)
+    np.testing.assert_allclose(slopes[2], slopes[3], rtol=2e-9)
+
+
 def test_slopes_of_a_mixture_are_found_from_those_of_its_neighbours() -> None:
     numbers = np.arange(60.0).reshape(-1, 1)
 
@@ -595,8 +617,8 @@ def test_slopes_of_a_mixture_are_found_from_those_of_its_neighbours() -> None:
         np.testing.assert_allclose(_gamma_slopes(shapes, x, True), gamma_slope(shapes, x), rtol=1e-11)
         for b, share in ((0.5, 1e-3), (3.0, 0.25), (40.0, 0.75)):
             for by_second in (False, True):
-                arguments = shapes, np.array([b]), np.array([share]), np.array([1 - share])
-                found, expected = (_beta_slopes(*arguments, dense, by_second) for dense in (True, False))
+                arguments = shapes, np.array([b]), np.array([share / (1 - share)])
+                found, expected = (_f_slopes(*arguments, dense, by_second) for dense in (True, False))
                 np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 

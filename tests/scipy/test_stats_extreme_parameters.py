@@ -71,6 +71,12 @@ CALLS: list[tuple[str, str, tuple[float, ...], float]] = [
     ("exponweib", "logpdf", (1e-4, 1.0, 100.0), -907.2185266396539),
     ("kappa4", "var", (0.1, 0.1), 1.2104079418576839),
     ("genhyperbolic", "cdf", (5.0, -0.125, 1000.0, 999.0), 5.923270556517253e-28),
+    # The integral over the parts between powers of 3, by SciPy.
+    ("genhyperbolic", "cdf", (5000.0, 1.0, 1.5, 1.49995), 0.22095813954),
+    ("genhyperbolic", "sf", (-40.0, 0.3, 0.02, -0.015), 0.66070131998),
+    # The integral of the normal distribution over that of the other squares.
+    ("ncx2", "sf", (1e10 + 401000, 1000.0, 1e10), 0.022750944505460804),
+    ("ncx2", "logpdf", (1e10 + 401000, 1000.0, 1e10), math.log(2.6995755225565067e-07)),
 ]
 
 

@@ -17,6 +17,7 @@ from ...core.recording.primitive import Primitive, derivative, primitive
 from ...errors import ArgumentError
 from .shapes import (
     beta_slope,
+    f_slope,
     gamma_slope,
     mills_ratio,
     noncentral_chisquare_slope,
@@ -211,21 +212,12 @@ def f(dfnum: Any, dfden: Any, draw: Any) -> Any:
 
 @derivative(f, "dfnum")
 def _(g: Any, dfnum: Any, dfden: Any, out: Any) -> Any:
-    # x times dfnum / dfden is b / (1 - b), where b has a beta distribution.
-    odds = dfnum * out / dfden
-    slope = beta_slope(dfnum / 2, dfden / 2, odds / (1 + odds), 1 / (1 + odds))
-    return g * out * (slope / 2 - 1 / dfnum)
-
-
-def _slope_of_denominator(dfnum: Any, dfden: Any, x: Any) -> Any:
-    """Return the derivative of log(x) with respect to `dfden`, for draws of the F distribution."""
-    odds = dfnum * x / dfden
-    return 1 / dfden - beta_slope(dfden / 2, dfnum / 2, 1 / (1 + odds), odds / (1 + odds)) / 2
+    return g * out * f_slope("dfnum", dfnum, dfden, out)
 
 
 @derivative(f, "dfden")
 def _(g: Any, dfnum: Any, dfden: Any, out: Any) -> Any:
-    return g * out * _slope_of_denominator(dfnum, dfden, out)
+    return g * out * f_slope("dfden", dfnum, dfden, out)
 
 
 @primitive()
@@ -257,7 +249,7 @@ def standard_t(df: Any, draw: Any) -> Any:
 
 @derivative(standard_t, "df")
 def _(g: Any, df: Any, out: Any) -> Any:
-    return g * out * _slope_of_denominator(1.0, df, np.square(out)) / 2
+    return g * out * f_slope("dfden", 1.0, df, np.square(out)) / 2
 
 
 # Angles.

@@ -22,6 +22,7 @@ from ...core.recording.primitive import derivative, primitive
 
 __all__ = [
     "beta_slope",
+    "f_slope",
     "gamma_slope",
     "mills_ratio",
     "mixture_numbers",
@@ -183,6 +184,87 @@ def beta_slope(a: Any, b: Any, x: Any, y: Any) -> Any:
     return np.where(outside, 0.0, slope)
 
 
+# F. Its logarithm is that of the odds of a beta variable, and of dfden, whose slopes cancel where dfden is great.
+
+
+def _logarithm_less(x: Any) -> Any:
+    """Return log(1 + x) - x, for numbers from -0.1 to 1."""
+    half = x / (2 + x)
+    square = half * half
+    series: Any = 0.0
+    for power in range(33, 1, -2):
+        series = (series + 1 / power) * square
+    return 2 * half * (series - half / (1 - half))
+
+
+def _digamma_rise(a: Any, b: Any) -> Any:
+    """Return digamma(a + b) - digamma(b), less a / b where a is less than b: by the asymptotic series, as above."""
+    is_less, shift = raw(a) < raw(b), raw(b) < 12
+    great = np.where(shift, b + 12, b)
+    ratio = a / great
+    near, far = np.where(is_less, ratio, 0.0), np.where(is_less, 0.0, ratio)
+    found = np.where(is_less, _logarithm_less(near), np.log1p(far)) + ratio / (1 + ratio) / (2 * great)
+    for index, number in enumerate(_BERNOULLI, 1):
+        power = 2 * index
+        found = found - number / power * np.expm1(-power * np.log1p(ratio)) / great**power
+    if shift.any():
+        for step in range(12):
+            low = b + step
+            factor = np.where(is_less, (1 - a) / (low + 1), 1.0)
+            found = found + np.where(shift, a, 0.0) * factor / (low * (a + low))
+    return found
+
+
+def _f_score(a: Any, b: Any, odds: Any, rise: Any) -> tuple[Any, Any]:
+    """Return the score by dfden, by `_digamma_rise`, and odds / (1 + odds)."""
+    share, is_small = odds / (1 + odds), raw(odds) < 1
+    near = np.where(is_small, odds, 0.0)
+    logarithm = np.where(is_small, _logarithm_less(near) + near * share, np.log1p(odds) - share)
+    return (rise + a / b * np.where(raw(a) < raw(b), share, -1 / (1 + odds)) - logarithm) / 2, share
+
+
+def _f_slope(a: Any, b: Any, odds: Any) -> Any:
+    """Return the derivative of log(x) by dfden, for halves of degrees of freedom, and odds of dfnum * x / dfden."""
+    left = raw(odds) * raw(b) <= raw(a)
+    # A power that falls slowly to the end is integrated by parts, so that another falls faster by 1.
+    by_parts = np.where(left, raw(a), raw(b)) < 2
+    rise = _digamma_rise(a, b)
+    at_draw, share = _f_score(a, b, odds, rise)
+    # By the side on which the odds are small, for the powers of 1 + odds cancel on the other one.
+    turned = raw(odds) > 1
+    signs = np.where(turned, -1.0, 1.0)
+    part, power = np.where(turned, 1 / (1 + odds), share), np.where(turned, b, a)
+    more, part_, power_ = by_parts * 1.0, raw(part), raw(power)
+    first, total = power_ + more * (left != turned), raw(a) + raw(b) + more
+    towards = np.where(left, -1.0, 1.0)
+    end = towards * _reach(lambda t: first * signs * t - total * np.log1p(part_ * np.expm1(signs * t)), towards)
+
+    def integrand(t: Any) -> Any:
+        weight = np.exp(power * (signs * t) - (a + b) * np.log1p(part * np.expm1(signs * t)))
+        score, share = _f_score(a, b, odds * np.exp(t), rise)
+        if not by_parts.any():
+            return weight * score
+        below = a / b * share * (1 - share) / 2 - share * (share / 2 + (a + b) * score)
+        above = (1 - share) * ((a + b) * (score - 1 / (2 * b)) + (1 + share + a / b * share) / 2)
+        return weight * np.where(by_parts, np.where(left, below, above), score)
+
+    found = _integrate(integrand, zeros_like(end, end.shape), end)
+    if not by_parts.any():
+        return found
+    return np.where(by_parts, np.where(left, -(at_draw + found) / a, (at_draw - 1 / (2 * b) + found) / b), found)
+
+
+def f_slope(parameter: str, dfnum: Any, dfden: Any, x: Any) -> Any:
+    """Return the derivative of log(x) with respect to a parameter, for draws of the F distribution."""
+    dfnum, dfden, x = map(_double, (dfnum, dfden, x))
+    outside = (raw(x) <= 0) | np.isinf(raw(x))
+    a, b = dfnum / 2, dfden / 2
+    odds = dfnum * np.where(outside, 1.0, x) / dfden
+    # The inverse of a draw has the degrees of freedom the other way round.
+    slope = -_f_slope(b, a, 1 / odds) if parameter == "dfnum" else _f_slope(a, b, odds)
+    return np.where(outside, 0.0, slope)
+
+
 # Mixtures over a number with Poisson's distribution: the noncentral distributions.
 
 
@@ -260,16 +342,16 @@ def _(g: Any, factors: Any) -> Any:
 def _neighbouring_slopes(shapes: Any, products: Any, rests: Any, ends: Any) -> Any:
     """Return slopes of which products[j] * slopes[j + 1] is shapes[j] * slopes[j] + rests[j].
 
-    No terms cancel: up to where a rest is negative each is computed from the one before, and others from the one after.
+    No error grows: while a product is the greater, each is computed from the one before, and others from the one after.
 
     Args:
         shapes: positive numbers along the first axis, each greater by 1 than the one before.
-        products: positive numbers.
-        rests: numbers that fall along the first axis.
-        ends: the first and the last slope, which are positive.
+        products: positive numbers, which grow by less.
+        rests: numbers.
+        ends: the first and the last slope.
     """
-    rises = np.logical_and.accumulate(raw(rests) >= 0)
     products, shapes = np.broadcast_arrays(products, shapes[:-1])
+    rises = np.logical_and.accumulate(raw(products) >= raw(shapes))
     divisors, signs = np.where(rises, products, shapes), np.where(rises, 1.0, -1.0)
     factors, terms = np.where(rises, shapes, products) / divisors, signs * rests / divisors
     none = np.zeros_like(factors[:1])
@@ -320,17 +402,20 @@ def _gamma_slopes(shapes: Any, x: Any, dense: bool) -> Any:
     return _neighbouring_slopes(shapes, x, rests, gamma_slope(shapes[:: len(shapes) - 1], x))
 
 
-def _beta_slopes(a: Any, b: Any, x: Any, y: Any, dense: bool, by_second: bool) -> Any:
-    """Return the derivatives of log(x / y) by the first or the second shape, for first shapes as in `_gamma_slopes`."""
+def _f_slopes(a: Any, b: Any, odds: Any, dense: bool, by_second: bool) -> Any:
+    """Return the derivatives of log(x) by a degree of freedom, for first shapes as in `_gamma_slopes`."""
 
     def direct(a: Any) -> Any:
-        return beta_slope(b, a, y, x) if by_second else beta_slope(a, b, x, y)
+        return _f_slope(a, b, odds) if by_second else -_f_slope(b, a, 1 / odds)
 
     if not dense:
         return direct(a)
-    total = _digammas(a + b)
-    rests = polygamma.call(0, b) - total - np.log(y) if by_second else np.log(x) + total - _digammas(a + 1)
-    return _neighbouring_slopes(a, x * (a[:-1] + b), rests, direct(a[:: len(a) - 1]))
+    low = a[:-1]
+    if by_second:
+        rests, _ = _f_score(low, b, odds, _digamma_rise(low, b))
+    else:
+        rests, _ = _f_score(b - 1, low + 1, 1 / odds, _digamma_rise(b - 1, low + 1))
+    return _neighbouring_slopes(a, odds / (1 + odds) * (low + b), rests, direct(a[:: len(a) - 1]))
 
 
 def noncentral_f_slope(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any) -> Any:
@@ -339,20 +424,20 @@ def noncentral_f_slope(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any
     at_zero = raw(x) <= 0
     x = np.where(at_zero, 1.0, x)
     a, b, odds = dfnum / 2, dfden / 2, dfnum * x / dfden
-    share, rest = odds / (1 + odds), 1 / (1 + odds)
-    product = nonc * share / 2 + _TINY
+    product = nonc * (odds / (1 + odds)) / 2 + _TINY
     linear = raw(a) - raw(product)
     peak = (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
     logarithm = np.log(product)
     numbers, weights, dense = _posterior(peak, lambda j: logarithm - np.log(j + 1) + np.log((a + b + j) / (a + j)))
+    shapes = a + numbers
     if parameter == "nonc":
-        slope = np.sum(weights / (a + numbers), 0) / 2
-    elif parameter == "dfnum":
-        slopes = _beta_slopes(a + numbers, b, share, rest, dense, by_second=False)
-        slope = np.sum(weights * slopes, 0) / 2 - 1 / dfnum
+        slopes = 1 / (2 * shapes)
     else:
-        slopes = _beta_slopes(a + numbers, b, share, rest, dense, by_second=True)
-        slope = 1 / dfden - np.sum(weights * slopes, 0) / 2
+        slopes = _f_slopes(shapes, b, odds, dense, by_second=parameter == "dfden")
+        if parameter == "dfnum":
+            # By its own numerator, too, which is 2 * shapes there, and dfnum here.
+            slopes = slopes - numbers / (2 * a * shapes)
+    slope = np.sum(weights * slopes, 0)
     return np.where(at_zero, 0.0, slope)
 
 

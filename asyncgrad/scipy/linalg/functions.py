@@ -2,6 +2,8 @@
 
 The derivative of such a function f at A in the direction E is a block of f([[A, E], [0, A]]), and its transpose the
 same at the transposed matrix. So f is its own derivative, to any order; but for roots and signs, which solve equations.
+In these blocks each eigenvalue is there several times, moved apart by rounding: where one lies on the branch cut of
+the logarithm, the matrix is turned away from it first.
 
 Source: Mathias, A Chain Rule for Matrix Functions, 1996; Higham, Functions of Matrices, 2008.
 """
@@ -129,8 +131,31 @@ def expm_frechet(
     return (expm(a), slope) if compute_expm else slope
 
 
+def _turns(a: Any) -> Any:
+    """Return by which angles to turn matrices so that the branch cut is as far as can be from their eigenvalues.
+
+    No eigenvalue crosses it then; a matrix without negative eigenvalues, if it is real, is not turned.
+    """
+    if not a.size or not np.isfinite(a).all():
+        return np.zeros(a.shape[:-2])
+    angles = np.angle(np.linalg.eigvals(a))
+    return (angles.max(-1) + angles.min(-1)) / 2
+
+
+def _call_turned(a: Any, function: Callable[[Any], Any], undo: Callable[[Any, Any], Any]) -> Any:
+    """Return a function with a branch cut; `undo` makes its value of that for a turned matrix, and of the angle."""
+    angles = _turns(raw(a))[..., np.newaxis, np.newaxis]
+    if not angles.any():
+        return _call(a, function)
+    dtype = np.result_type(raw(a).dtype, np.complex64)
+    turned = _call(a * np.exp(-1j * angles).astype(dtype), function)
+    return undo(turned, angles).astype(turned.dtype, copy=False)
+
+
 def logm(A: Any, disp: Any = None) -> Any:
     """Return the principal logarithm of a matrix.
+
+    A negative eigenvalue of a real matrix, on the branch cut, has the derivative among matrices where it stays real.
 
     Args:
         A: shape (..., n, n).
@@ -143,7 +168,7 @@ def logm(A: Any, disp: Any = None) -> Any:
     a = matrices("logm", A)
     # For infinity SciPy's search does not end.
     refuse_infinity("logm", a, is_optional=False)
-    return _call(a, linalg.logm)
+    return _call_turned(a, linalg.logm, lambda found, angles: found + 1j * angles * np.eye(a.shape[-1]))
 
 
 @primitive(superlinear=True)
@@ -227,6 +252,8 @@ def tanhm(A: Any) -> Any:
 def fractional_matrix_power(A: Any, t: float) -> Any:
     """Return a power of matrices.
 
+    A negative eigenvalue of a real matrix has the derivative among matrices where it stays real, as in `logm`.
+
     Args:
         A: shape (..., n, n).
         t: the exponent, a number, which has no derivative.
@@ -238,4 +265,6 @@ def fractional_matrix_power(A: Any, t: float) -> Any:
     def power(one: Any) -> Any:
         return linalg.fractional_matrix_power(one, exponent)
 
-    return _call(a, power)
+    if exponent.is_integer():
+        return _call(a, power)
+    return _call_turned(a, power, lambda found, angles: found * np.exp(1j * exponent * angles))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.arrays.values import as_array, raw
 from ...core.recording.primitive import Primitive
-from ...numpy.random.shapes import beta_slope, gamma_slope
+from ...numpy.random.shapes import beta_slope, f_slope, gamma_slope
 from ..ufuncs import special
 from .rules import compute_where, differentiable
 
@@ -37,6 +37,7 @@ __all__ = [
     "fdtr",
     "fdtrc",
     "fdtri",
+    "finite_f_log_density",
     "gamma_by_shape",
     "gamma_density",
     "gammainc",
@@ -47,6 +48,7 @@ __all__ = [
     "gdtrc",
     "gdtria",
     "gdtrix",
+    "log_odds_powers",
     "nbdtr",
     "nbdtrc",
     "nbdtri",
@@ -411,14 +413,12 @@ def _nearly_normal_quantile_by_df(df: Any, t: Any) -> Any:
 
 def f_quantile_by_denominator(dfn: Any, dfd: Any, x: Any) -> Any:
     """Return the derivative of a quantile of the F distribution by the degrees of freedom of the denominator."""
-    odds = dfn * x / dfd
-    return x * (1 / dfd - beta_slope(dfd / 2, dfn / 2, 1 / (1 + odds), odds / (1 + odds)) / 2)
+    return x * f_slope("dfden", dfn, dfd, x)
 
 
 def f_quantile_by_numerator(dfn: Any, dfd: Any, x: Any) -> Any:
     """Return the derivative of a quantile of the F distribution by the degrees of freedom of the numerator."""
-    odds = dfn * x / dfd
-    return x * (beta_slope(dfn / 2, dfd / 2, odds / (1 + odds), 1 / (1 + odds)) / 2 - 1 / dfn)
+    return x * f_slope("dfnum", dfn, dfd, x)
 
 
 def f_density(dfn: Any, dfd: Any, x: Any) -> Any:
@@ -426,10 +426,22 @@ def f_density(dfn: Any, dfd: Any, x: Any) -> Any:
     return _where_finite(_finite_f_density, dfn, dfd, x)
 
 
+def log_odds_powers(a: Any, b: Any, odds: Any) -> Any:
+    """Return the logarithm of odds ** (a - 1) / (1 + odds) ** (a + b), of two powers that do not cancel."""
+    is_great = raw(odds) > 1
+    low, high = np.where(is_great, 0.5, odds), np.where(is_great, odds, 1.0)
+    small = special.xlogy(a - 1, low) - special.xlog1py(a + b, low)
+    return np.where(is_great, -special.xlog1py(a - 1, 1 / high) - special.xlog1py(b + 1, high), small)
+
+
+def finite_f_log_density(dfn: Any, dfd: Any, x: Any) -> Any:
+    """Return the logarithm of the density of the F distribution, for finite arguments."""
+    a, b, rate = dfn / 2, dfd / 2, dfn / dfd
+    return log_odds_powers(a, b, rate * x) + np.log(rate) - special.betaln(a, b)
+
+
 def _finite_f_density(dfn: Any, dfd: Any, x: Any) -> Any:
-    odds = dfn * x / dfd
-    logarithm = special.xlogy(dfn / 2 - 1, odds) - special.xlog1py((dfn + dfd) / 2, odds)
-    return np.exp(logarithm - special.betaln(dfn / 2, dfd / 2)) * (dfn / dfd)
+    return np.exp(finite_f_log_density(dfn, dfd, x))
 
 
 def _f_by(quantile_by: Callable[..., Any], dfn: Any, dfd: Any, x: Any) -> Any:

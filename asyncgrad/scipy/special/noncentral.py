@@ -17,6 +17,7 @@ from ...core.arrays.values import raw
 from ...core.recording.primitive import Primitive
 from ...numpy.random.shapes import mixture_numbers, noncentral_chisquare_slope, noncentral_f_slope
 from ..ufuncs import special
+from .incomplete import log_odds_powers
 from .rules import compute_where, differentiable
 from .searches import searched
 
@@ -168,7 +169,7 @@ def _f_terms(dfn: Any, dfd: Any, nc: Any, x: Any) -> tuple[Any, Any, Any]:
     product = nc / 2 * (odds / (1 + odds))
     linear = raw(a) - raw(product)
     peak = (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
-    rest = special.xlogy(a - 1, odds) - (a + b) * np.log1p(odds) - nc / 2 + np.log(dfn / dfd)
+    rest = log_odds_powers(a, b, odds) - nc / 2 + np.log(dfn / dfd)
     return peak, product, lambda j: rest - special.betaln(a + j, b)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
+from ..special.incomplete import finite_f_log_density
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
@@ -415,9 +416,7 @@ class FRatio(Positive):
     shapes: tuple[str, ...] = ("dfn", "dfd")
 
     def _logpdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
-        half, other = dfn / 2, dfd / 2
-        value = other * np.log(dfd) + half * np.log(dfn) + special.xlogy(half - 1, y)
-        return value - (half + other) * np.log(dfd + dfn * y) - special.betaln(half, other)
+        return finite_f_log_density(dfn, dfd, y)
 
     def _power(self, at_last: bool, distance: Any, dfn: Any, dfd: Any) -> tuple[Any, Any]:
         half = dfn / 2

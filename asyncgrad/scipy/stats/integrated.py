@@ -43,10 +43,24 @@ class Integrated(Implicit):
         nodes, weights = (one.reshape(-1, *[1] * len(size)) for one in (_INTERVAL if is_interval else _HALF_LINE))
         if is_interval:
             return y * np.sum(self._pdf(y * nodes, *shapes) * weights, 0)
-        _, variance = self._mean_and_variance(*map(raw, shapes))
-        scale = np.sqrt(np.asarray(variance))
-        places = y + (1 if above else -1) * scale * nodes
-        return scale * np.sum(self._pdf(places, *shapes) * weights, 0)
+        mean, variance = (np.asarray(one) for one in self._mean_and_variance(*map(raw, shapes)))
+        scale = np.sqrt(variance)
+        edge = self._edge_at_zero(*map(raw, shapes))
+        is_towards = mean < 0 if above else mean > 0
+        has_edge = np.isfinite(edge) & is_towards & (scale > np.maximum(2.0, 0.25 * np.abs(mean)))
+        is_past = has_edge & ((raw(y) < 0) if above else (raw(y) > 0))
+        # From the edge on it is over a function of another scale.
+        start, scale = np.where(is_past, 0.0, y), np.where(has_edge, np.minimum(edge, scale), scale)
+        found = scale * np.sum(self._pdf(start + (1 if above else -1) * scale * nodes, *shapes) * weights, 0)
+        if not np.any(is_past):
+            return found
+        nodes, weights = (one.reshape(-1, *[1] * len(size)) for one in _INTERVAL)
+        length = np.where(is_past, y, 1.0)
+        return found + np.where(is_past, np.abs(length) * np.sum(self._pdf(length * nodes, *shapes) * weights, 0), 0.0)
+
+    def _edge_at_zero(self, *shapes: Any) -> Any:
+        """Return how far a density of which 0 is the centre, at a scale of 1, reaches beyond on the side of less."""
+        return np.inf
 
     def _integral_to(self, y: Any, shapes: Any, *, above: bool) -> Any:
         """Return the same, by the integral over the other side where that is less."""

@@ -158,6 +158,9 @@ class NormalInverseNormal(Integrated):
         size = np.hypot(1.0, y)
         return np.log(a / math.pi * special.k1e(a * size) / size) + b * y - a * size + self._rate(a, b)
 
+    def _edge_at_zero(self, a: Any, b: Any) -> Any:
+        return 1 / (a + np.abs(b))
+
     def _mean_and_variance(self, a: Any, b: Any) -> tuple[Any, Any]:
         rate = self._rate(a, b)
         return b / rate, a * a / rate**3
@@ -226,6 +229,9 @@ class GeneralizedHyperbolic(Integrated):
         order = p - 0.5
         start = p * np.log(rate) - _LOG_ROOT - order * np.log(a) - np.log(special.kve(p, rate)) + rate
         return start + b * y - a * size + _log_kve(order, a * size) + order * np.log(size)
+
+    def _edge_at_zero(self, p: Any, a: Any, b: Any) -> Any:
+        return 1 / (a + np.abs(b))
 
     def _variance_cumulants(self, p: Any, a: Any, b: Any) -> list[Any]:
         """Return the cumulants of the variable's own variance, a generalized inverse Gaussian one."""

@@ -83,7 +83,7 @@ def _where_great(
     great: Callable[..., Any], otherwise: Callable[..., Any], y: tuple[Any, float, float], df: Any, nc: Any
 ) -> Any:
     """Return a function of a chi-square variable by whether the noncentrality is great; `y` as `by_mask` takes it."""
-    return by_mask(is_nearly_normal(df, nc), great, otherwise, y, (df, 1.0, 1.0), (nc, NEARLY_NORMAL, 1.0))
+    return by_mask(is_nearly_normal(nc), great, otherwise, y, (df, 1.0, 1.0), (nc, NEARLY_NORMAL, 1.0))
 
 
 @final

@@ -112,8 +112,8 @@ class Table:
         self._is_late: bool = opaque is not None and not opaque
         #: What was given last and is not bound yet, by what it is for.
         self._given: dict[str, tuple[Sequence[Value], Sequence[np.ndarray]]] = {}
-        #: The arrays of outputs and gradients that do not depend on what is given; None where some do. An output that is
-        #: written where the caller says is None there.
+        #: The arrays of outputs and gradients that do not depend on what is given; None where some do. An output that
+        #: is written where the caller says is None there.
         own = [None if index in self._targets else value for index, value in enumerate(program.outputs)]
         self._fixed_outputs: list[Any] | None = self._fixed(own, roots)
         self._fixed_gradients: list[Any] | None = self._fixed(program.gradients, roots)

@@ -317,10 +317,10 @@ class ElementwiseOptimizer(Optimizer):
 
 
 @final
-class _Spares(dict[Tensor, tuple[Any, ...]]):
-    """By parameter, the arrays that the last awaited update has replaced; the next one writes into them again.
+class _Spares(dict[Tensor, dict[str, Any]]):
+    """By parameter, what the last awaited update has replaced; the next one writes into these arrays again.
 
-    New memory would cost more than the update itself.
+    They have the names of its state, and "" is that of its own array. New memory would cost more than the update.
     """
 
     __slots__ = ()
@@ -329,23 +329,24 @@ class _Spares(dict[Tensor, tuple[Any, ...]]):
         # A copy of an optimizer begins without.
         return _Spares, ()
 
-    def copy_of(self, param: Tensor, number: int, array: Any) -> Any:
-        """Return a copy of an array of a parameter: in the spare array of that number if nobody else has it."""
+    def copy_of(self, param: Tensor, name: str, array: Any) -> Any:
+        """Return a copy of an array of a parameter: in the spare array of that name if nobody else has it."""
         if not isinstance(array, np.ndarray):
             return array
-        copy = self.memory_for(param, number, array)
+        copy = self.memory_for(param, name, array)
         np.copyto(copy, array)
         return copy
 
-    def memory_for(self, param: Tensor, number: int, array: np.ndarray) -> np.ndarray:
-        """Return an array like an array of a parameter, of any content: the spare one of that number if it is free."""
-        spares = self.get(param, ())
-        if number < len(spares):
-            spare: np.ndarray = spares[number]
-            same = spare.shape == array.shape and spare.dtype == array.dtype and spare.strides == array.strides
-            # Held by the tuple, the variable and the argument.
-            if same and spare.base is None and getrefcount(spare) == _SPARE:
-                return spare
+    def memory_for(self, param: Tensor, name: str, array: np.ndarray) -> np.ndarray:
+        """Return an array like an array of a parameter, of any content: the spare one of that name if it is free."""
+        spares = self.get(param)
+        if spares is not None:
+            spare = spares.get(name)
+            if isinstance(spare, np.ndarray):
+                same = spare.shape == array.shape and spare.dtype == array.dtype and spare.strides == array.strides
+                # Held by the dict, the variable and the argument.
+                if same and spare.base is None and getrefcount(spare) == _SPARE:
+                    return spare
         return np.empty_like(array)
 
 
@@ -363,12 +364,14 @@ class NewValues:
         spares: arrays to compute in.
     """
 
-    __slots__ = ("_places", "_spares", "_states", "_versions")
+    __slots__ = ("_places", "_spares", "_states", "_versions", "memory_for")
 
     def __init__(self, found: list[Entries], states: dict[Tensor, dict[str, Any]], spares: _Spares) -> None:
         self._versions = [(param, version_of(param)) for entries in found for param, _ in entries]
         self._states = dict(states)
         self._spares = spares
+        #: Returns an array of any content, like that of a parameter (of the name "") or of its state.
+        self.memory_for: Callable[[Tensor, str, np.ndarray], np.ndarray] = spares.memory_for
         self._places: list[tuple[Tensor, Any, dict[str, Any]]] = []
 
     def places(self, entries: Entries, fresh: dict[Tensor, dict[str, Any]]) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -376,17 +379,13 @@ class NewValues:
         copy_of = self._spares.copy_of
         for param, _ in entries:
             old = self._states.get(param)
-            data = copy_of(param, 0, param._data)
+            data = copy_of(param, "", param._data)
             if old is None:
                 state = fresh[param]
             else:
-                state = {name: copy_of(param, number, value) for number, (name, value) in enumerate(old.items(), 1)}
+                state = {name: copy_of(param, name, value) for name, value in old.items()}
             self.put(param, data, state)
             yield data, state
-
-    def memory_for(self, param: Tensor, number: int, array: np.ndarray) -> np.ndarray:
-        """Return an array of any content, like that of a parameter (number 0) or of its state (from 1)."""
-        return self._spares.memory_for(param, number, array)
 
     def put(self, param: Tensor, data: Any, state: dict[str, Any]) -> None:
         """Note the new values of a parameter and its state."""
@@ -407,7 +406,7 @@ class NewValues:
                 )
         for param, data, state in self._places:
             meta = param._autograd_meta()
-            self._spares[param] = (param._data, *states.get(param, {}).values())
+            self._spares[param] = {"": param._data, **states.get(param, {})}
             param._data = data
             meta.has_shared_array = False
             param._bump_version()

@@ -94,11 +94,12 @@ def _histories(steps: Sequence[Step]) -> dict[Value, _History]:
         for value in step.reads:
             if copy is None or value.root is not copy[0].root:
                 of(value).reads.append(position)
-        for value in step.writes:
+        for number, value in enumerate(step.writes):
             history = of(value)
             history.writes.append(position)
             history.is_copied = history.is_copied and key is not None
-            history.version = versions[position if key is None else key]
+            # The results of one step differ.
+            history.version = versions[(position, number) if key is None else key]
     return histories
 
 

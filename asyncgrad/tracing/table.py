@@ -112,8 +112,10 @@ class Table:
         self._is_late: bool = opaque is not None and not opaque
         #: What was given last and is not bound yet, by what it is for.
         self._given: dict[str, tuple[Sequence[Value], Sequence[np.ndarray]]] = {}
-        #: The arrays of outputs and gradients that do not depend on what is given; None where some do.
-        self._fixed_outputs: list[Any] | None = self._fixed(program.outputs, roots)
+        #: The arrays of outputs and gradients that do not depend on what is given; None where some do. An output that
+        #: is written where the caller says is None there.
+        own = [None if index in self._targets else value for index, value in enumerate(program.outputs)]
+        self._fixed_outputs: list[Any] | None = self._fixed(own, roots)
         self._fixed_gradients: list[Any] | None = self._fixed(program.gradients, roots)
         #: By their numbers: the arrays here of gradients that may be written into memory of the caller's.
         self._gradient_targets: dict[int, np.ndarray] = {
@@ -284,12 +286,16 @@ class Table:
         Raises:
             CheckFailed: a number decides otherwise than in the traced run.
         """
-        self._compute(arrays, place)
+        made = self._compute(arrays, place)
         targets, fixed = self._targets, self._fixed_outputs
-        if not targets and fixed is not None:
+        if fixed is None:
+            return [array if index in targets else array.copy("K") for index, array in enumerate(self.outputs())]
+        if len(fixed) == 1 and not targets:
             # Most functions have one output: without a loop.
-            return [fixed[0].copy("K")] if len(fixed) == 1 else [array.copy("K") for array in fixed]
-        return [array if index in targets else array.copy("K") for index, array in enumerate(self.outputs())]
+            return [fixed[0].copy("K")]
+        # Without what is given, which need not be bound.
+        found = dict(zip(targets, made, strict=True))
+        return [found[index] if array is None else array.copy("K") for index, array in enumerate(fixed)]
 
     def run_rows(self, rows: Rows, is_backward: bool = False) -> None:
         """Compute the outputs for rows; where it raises, `rows.index` is the row for which it does.
@@ -334,8 +340,10 @@ class Table:
 
     def _compute(
         self, arrays: Sequence[np.ndarray], place: Callable[[int, np.ndarray], np.ndarray] | None = None
-    ) -> None:
+    ) -> list[np.ndarray]:
+        """Run the forward; return the arrays that the outputs are in that are written where the caller says."""
         program = self.program
+        made: list[np.ndarray] = []
         if self._is_late:
             if self._bound:
                 self._unbind()
@@ -366,11 +374,14 @@ class Table:
                 self._run_again(self._forward, parts[:at])
             elif self.fused is not None and self.fused.reruns:
                 self.fused.note_run()
+        return made
 
     def commits(self) -> list[tuple[int, np.ndarray]]:
         """Return the numbers of the arguments that the last forward changes, and what is to be in them."""
-        self._bind_given()
-        return [(index, self.array(value)) for index, value in self.program.commits]
+        commits = self.program.commits
+        if commits:
+            self._bind_given()
+        return [(index, self.array(value)) for index, value in commits]
 
     def outputs(self) -> list[np.ndarray]:
         """Return the outputs of the last forward, as they lie here."""

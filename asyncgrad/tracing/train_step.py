@@ -26,7 +26,7 @@ from ..transforms.arguments import as_scalar
 from .call_key import Static, without_mark
 from .jitted import Computed, Jitted, PlaceOf, StaticArguments, picture_of_functions
 from .trace import Untraceable
-from .updates import Formula, Update, parameters_of, update_of
+from .updates import Formula, Places, Update, parameters_of, update_of
 from .variant import Variant, refuse_hooks_and_other_leaves
 
 __all__ = ["Clipping", "TrainStep"]
@@ -200,7 +200,7 @@ class TrainStep:
         "_jitted",
         "_loss_calls",
         "_optimizer",
-        "_outputs",
+        "_places",
         "_static",
         "grad_norm",
     )
@@ -225,8 +225,8 @@ class TrainStep:
         self._has_aux = has_aux
         self._calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
         self._clipping = clipping
-        #: The program that has run last, and where its new values are among its outputs.
-        self._outputs: tuple[Variant | None, list[Any]] = None, []
+        #: The program that has run last, and where the new values are among its outputs.
+        self._places: tuple[Variant | None, Places] = None, {}
         self.grad_norm: float | None = None
 
     def __repr__(self) -> str:
@@ -326,7 +326,9 @@ class TrainStep:
         """Return what a program has computed of a step; None where there is none, and the step is eager."""
 
         def place_of(variant: Variant) -> PlaceOf | None:
-            return None if update is None or values is None else update.memory_of(self._outputs_of(variant), values)
+            if update is None or values is None:
+                return None
+            return update.memory_of(self._places_of(update, variant), values)
 
         try:
             found = await self._jitted.computed(self._given(update, args, kwargs), {}, self._calls, place_of)
@@ -336,13 +338,13 @@ class TrainStep:
             self._jitted.count_eager(f"{error}")
             return None
 
-    def _outputs_of(self, variant: Variant) -> list[Any]:
+    def _places_of(self, update: Update, variant: Variant) -> Places:
         """Return which output of a program is which new value of a parameter or its state."""
-        last, outputs = self._outputs
+        last, places = self._places
         if last is not variant:
-            outputs = tree.unflatten(variant.structure, variant.outputs)[2]
-            self._outputs = variant, outputs
-        return outputs
+            places = update.places_of(tree.unflatten(variant.structure, variant.outputs)[2])
+            self._places = variant, places
+        return places
 
     def _given(self, update: Update | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Return the arguments of what is compiled.

@@ -17,7 +17,11 @@ from ..optim.elementwise import ElementwiseOptimizer, NewValues
 from ..optim.optimizer import Group, Optimizer
 from .trace import Untraceable
 
-__all__ = ["Formula", "Update", "parameters_of", "update_of"]
+__all__ = ["Formula", "Places", "Update", "parameters_of", "update_of"]
+
+
+#: By the number of an output that is a new value: the number of the parameter, and the name of its state or "".
+Places = dict[int, tuple[int, str]]
 
 
 @final
@@ -100,7 +104,8 @@ class Update:
                 continue
             array, state = param._data, states.get(param, {})
             # What parameters with equal keys have in common is asked once.
-            key = array.dtype, tuple([(name, None if _is_array(one) else one) for name, one in state.items()])
+            values = [None if isinstance(one, np.ndarray) else one for one in state.values()]
+            key = array.dtype, *state, *values
             common = known.get(key)
             if common is None:
                 common = known[key] = self._common(array, state, group)
@@ -146,26 +151,28 @@ class Update:
             values.put(param, array, state)
         values.publish(states)
 
-    def memory_of(self, outputs: Sequence[Any], values: NewValues) -> Callable[[int, np.ndarray], np.ndarray]:
-        """Return what gives memory for an output of a program, by its number and an array like it.
+    def places_of(self, outputs: Sequence[Any]) -> Places:
+        """Return where new values are among the outputs of a program; it is the same for each step of one plan.
 
         Args:
             outputs: for each parameter that of its array and those of its state, as `publish` finds them.
+        """
+        whose = [(number, name) for number, formula in enumerate(self.plan) for name in ("", *formula.names)]
+        pairs = zip(outputs, whose, strict=True)
+        return {output.index: place for output, place in pairs if output is not None and output.kind == "array"}
+
+    def memory_of(self, places: Places, values: NewValues) -> Callable[[int, np.ndarray], np.ndarray]:
+        """Return what gives memory for an output of a program, by its number and an array like it.
+
+        Args:
+            places: where new values are among the outputs.
             values: what collects them.
         """
-        states, begin = self._optimizer.state, 0
-        places: dict[int, tuple[Tensor, int]] = {}
-        for param, formula in zip(self.params, self.plan, strict=True):
-            entries = list(states.get(param, ()))
-            for name, output in zip(("", *formula.names), outputs[begin:], strict=False):
-                if output is not None and output.kind == "array":
-                    # An optimizer numbers the entries of a state from 1.
-                    places[output.index] = param, 1 + entries.index(name) if name else 0
-            begin += 1 + len(formula.names)
+        params, memory_for = self.params, values.memory_for
 
         def place(index: int, like: np.ndarray) -> np.ndarray:
             found = places.get(index)
-            return np.empty_like(like) if found is None else values.memory_for(*found, like)
+            return np.empty_like(like) if found is None else memory_for(params[found[0]], found[1], like)
 
         return place
 
@@ -186,8 +193,10 @@ def update_of(optimizer: Optimizer) -> Update | None:
     for group in optimizer.param_groups:
         if not optimizer._has_bits_of_formula(group):
             return None
-        if any(type(one._data) is not np.ndarray or one.dtype.kind == "c" or one._view for one in group["params"]):
-            return None
+        for param in group["params"]:
+            array = param._data
+            if type(array) is not np.ndarray or array.dtype.kind == "c" or param._view:
+                return None
     try:
         return Update(optimizer)
     except _NoFormulaError:

@@ -45,6 +45,8 @@ FUNCTIONS: list[tuple[Callable[[np.ndarray], Any], int]] = [
     (lambda x: in_parts(x, 2) * in_parts(x, 1), 4),
     (lambda x: x.copy() * x.copy().astype(np.float32), 1),
     (changed, 3),
+    # The results of one call are not each other's.
+    (lambda x: np.subtract(*[part.copy() for part in np.modf(x)]), 2),
     # What is written into later is no copy of another one.
     (lambda x: np.add(x.copy(), 1, out=x.copy()) * x.copy(), 2),
 ]

@@ -36,12 +36,15 @@ class Difference(NamedTuple):
 
 DIFFERENCES = (
     Difference(
-        r"numpy\.apply_along_axis|scipy\.integrate\.trapezoid", "raised", "masked arrays", "a tensor has no mask"
+        r"numpy\.(apply_along_axis|trapezoid)|scipy\.integrate\.trapezoid",
+        "raised",
+        "masked arrays",
+        "a tensor has no mask",
     ),
     Difference(
-        r"numpy\.matvec",
+        r"numpy\.(mat(vec|mul)|append|clip|minimum|\w+_like)",
         "raised",
-        "`np.matvec` beside an array of objects",
+        "arrays of objects, texts and times beside tensors",
         "a tensor holds numbers",
     ),
     Difference(
@@ -61,6 +64,36 @@ DIFFERENCES = (
         "wrong-gradient",
         "gradients of `eigh` and `eigvalsh`",
         "they are Hermitian, as the matrix is, by PyTorch's convention; SciPy reads one triangle",
+    ),
+    Difference(
+        r"numpy\.linalg\.qr",
+        "raised",
+        'gradients of `np.linalg.qr` with `mode="raw"` and outdated modes',
+        'LAPACK\'s form of its factors has no derivative here: write mode="reduced"',
+    ),
+    Difference(
+        r"numpy\.interp",
+        "value",
+        "`np.interp` of coordinates that decrease",
+        "NumPy's numbers mean nothing there, by its documentation",
+    ),
+    Difference(
+        r"scipy\.signal\.filtfilt",
+        "raised",
+        '`signal.filtfilt` with `method="gust"`',
+        'it has no derivative here: write method="pad"',
+    ),
+    Difference(
+        r"numpy\.fft\.rfftn",
+        "raised",
+        "`np.fft.rfftn` along an axis twice, to another length",
+        "call it for one axis after another",
+    ),
+    Difference(
+        r"numpy\.quantile|scipy\.signal\.csd",
+        "wrong-gradient",
+        "gradients of medians and quantiles of elements that are equal",
+        "there is no derivative: the gradient goes to one of them",
     ),
     Difference(
         r"scipy\.linalg\.subspace_angles",
@@ -109,6 +142,48 @@ DIFFERENCES = (
         "value",
         "images with NaN in filters by rank, `ndimage.median` of labels that no element has",
         "SciPy's result depends on the order of its comparisons, and is any element; here NaN is the greatest or NaN",
+    ),
+    Difference(
+        r"scipy\.ndimage\.gaussian_gradient_magnitude",
+        "value|wrong-gradient",
+        "`ndimage.gaussian_gradient_magnitude` with `axes=`",
+        "SciPy smooths along the other axes, too, against its documentation",
+    ),
+    Difference(
+        r"scipy\.ndimage\.zoom",
+        "value",
+        "`ndimage.zoom` of complex images with `grid_mode=True`",
+        "SciPy forgets it",
+    ),
+    Difference(
+        r"scipy\.signal\.(lfilter|sosfilt)",
+        "not-raised",
+        "`signal.lfilter` and `sosfilt` of whole numbers alone",
+        "they are taken as floating numbers",
+    ),
+    Difference(
+        r"scipy\.signal\.lsim",
+        "value|dtype",
+        "`signal.lsim` of whole numbers alone",
+        "SciPy rounds the states to whole numbers",
+    ),
+    Difference(
+        r"scipy\.spatial\.distance\.\w+",
+        "value|dtype",
+        "distances of unsigned whole numbers",
+        "SciPy's differences wrap around",
+    ),
+    Difference(
+        r"scipy\.sparse\.linalg\.spsolve",
+        "not-raised",
+        "`spsolve` of some singular matrices",
+        "the solution is NaN, with SciPy's warning, as of others",
+    ),
+    Difference(
+        r"scipy\.sparse\.linalg\.(bicgstab|cg|gmres|minres|lsmr|lsqr)",
+        "value|wrong-gradient|missing-gradient|gradient-raised",
+        "solvers of `sparse.linalg` that iterate",
+        "gradients are those of the solution, and SciPy's iterates end near it, or after `maxiter` steps",
     ),
     Difference(
         r"scipy\.signal\.resample",
@@ -184,9 +259,22 @@ DIFFERENCES = (
         "SciPy meets `s` within a thousandth, now more and now less exactly; gradients keep the residual that was met",
     ),
     Difference(
-        r"scipy\.interpolate\.(interpn|RegularGridInterpolator\(\)\.__call__|make_smoothing_spline)",
+        r"scipy\.interpolate\.spl(ev|int)",
+        "raised",
+        "`splev` and `splint` of knots that decrease",
+        "there is no such spline, and SciPy's numbers mean nothing",
+    ),
+    Difference(
+        r"scipy\.interpolate\.(splint|RBFInterpolator\(\)\.__call__)",
         "value",
-        "splines on grids, `make_smoothing_spline` with `lam=None`",
+        "integrals of splines that are 0, and radial functions whose system is nearly singular",
+        "they are what rounding leaves",
+    ),
+    Difference(
+        r"scipy\.interpolate\.(interpn|RegularGridInterpolator\(\)\.__call__|make_smoothing_spline|griddata|"
+        r"CloughTocher2DInterpolator\(\)\.__call__)",
+        "value",
+        "splines on grids, `make_smoothing_spline` with `lam=None`, cubics on triangles",
         "SciPy's searches end near the solution, to 1e-6; here it is solved for",
     ),
     Difference(
@@ -221,6 +309,30 @@ DIFFERENCES = (
         "LAPACK's form of its factors has no derivative here: write another mode",
     ),
     Difference(
+        r"scipy\.linalg\.qr_multiply",
+        "shape",
+        "`qr_multiply` of a matrix without columns",
+        "the product has none either; SciPy's has the shape of `c`",
+    ),
+    Difference(
+        r"scipy\.linalg\.cho_solve",
+        "raised",
+        "`cho_solve` with an array for `lower`",
+        "one word says it for a stack",
+    ),
+    Difference(
+        r"scipy\.linalg\.ldl",
+        "gradient-raised",
+        "gradients of `ldl` of a singular matrix",
+        "its factors are not those of its neighbours: there is no derivative",
+    ),
+    Difference(
+        r"scipy\.special\.(elliprj|hyp1f1)",
+        "gradient-raised",
+        "gradients of `elliprj` at `p` below 0, and of `hyp1f1` by its parameters where all three are great",
+        "the integral is a principal value, and the series loses its digits",
+    ),
+    Difference(
         r"scipy\.linalg\.solve_(sylvester|continuous_lyapunov)",
         "value",
         "`solve_sylvester` of a complex matrix beside a real one",
@@ -245,9 +357,9 @@ DIFFERENCES = (
         "they are whole numbers without bound, which a tensor does not hold: write `math.comb`",
     ),
     Difference(
-        r"scipy\.special\.factorial2",
+        r"scipy\.special\.factorial2?",
         "dtype",
-        "`factorial2` of complex numbers that are whole",
+        "`factorial` and `factorial2` of complex numbers that are whole",
         "SciPy's result is real, here it is complex as the argument",
     ),
     Difference(

@@ -265,7 +265,7 @@ async def grad(
         is_grads_batched: each of `grad_outputs` is a batch, of shape `(rows, *output.shape)`. One backward runs for
             each row, hooks included, and the results have the batch first: `(rows, *input.shape)`.
         concurrency: how many rows run at once: None for all where the graph waits, as far as their gradients fit into
-            256 MiB. With `create_graph` it is one.
+            256 MiB.
 
     Returns:
         A tuple with a tensor for each input, or a tree like `inputs`. They are the caller's, who may write into them.

@@ -14,7 +14,7 @@ from .arrays.tensor_base import TensorBase
 from .engine.engine import Engine
 from .engine.until_success import UNTIL_SUCCESS
 from .graph.leaf import gradient_edge
-from .rows import rows_at_once, run_together
+from .rows import rows_at_once, run_numbered
 from .settings.arguments import must_be
 from .settings.context import set_grad_enabled
 
@@ -65,12 +65,12 @@ async def execute_batched(
         edges, _ = start([np.zeros_like(values.raw(batch), shape=batch.shape[1:]) for batch in batches])
         return 0, _capture_empty(edges, find_inputs())
     nodes = [None if (edge := gradient_edge(root)) is None else edge.node for root in roots]
-    limit = await rows_at_once(size, nodes, concurrency, create_graph)
+    limit = await rows_at_once(size, nodes, concurrency)
     batch = _Batch(batches, start, find_inputs, create_graph, size if keep_graph == UNTIL_SUCCESS else 0)
     if limit == 1:
         rows = [await batch.run(index, keep_graph if index == size - 1 else True) for index in range(size)]
     else:
-        rows = await run_together(batch.run, size, limit)
+        rows = await run_numbered(batch.run, size, limit)
         if keep_graph is not True:
             await Engine.release(batch.edges, batch.inputs, until_success=keep_graph == UNTIL_SUCCESS)
     with set_grad_enabled(create_graph):

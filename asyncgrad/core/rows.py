@@ -13,8 +13,10 @@ import math
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextvars import copy_context
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
+from .arrays.tensor_base import TensorBase
 from .engine.completion import DelayWarningHandler
 from .engine.eager_task import EagerTask
 from .engine.exec_info import STEP
@@ -22,6 +24,8 @@ from .engine.loops import OneShotEvent, loop_is_running, run_on_own_loop, runnin
 from .engine.node_task import may_suspend
 from .engine.notes import add_note, text_of
 from .engine.task_group import DepthScheduler
+from .graph.leaf import gradient_edge
+from .graph.node import next_order
 from .row_calls import RowRequests
 from .settings.arguments import whole_number
 from .settings.context import BLOCKING, CURRENT_GRAPH_TASK, ROW
@@ -30,7 +34,7 @@ from .settings.loop_turn import keep_pace
 if TYPE_CHECKING:
     from .graph.node import Node
 
-__all__ = ["at_once", "check_concurrency", "graph_waits", "rows_at_once", "run_rows", "run_together"]
+__all__ = ["at_once", "check_concurrency", "graph_waits", "rows_at_once", "run_numbered", "run_rows", "run_together"]
 
 T = TypeVar("T")
 
@@ -55,34 +59,31 @@ def check_concurrency(concurrency: Any) -> int | None:
 
 
 async def run_rows(
-    run: Callable[[int], Coroutine[object, None, T]],
+    run: Callable[[int], Coroutine[object, None, list[Any]]],
     count: int,
     roots: Sequence[Node | None],
     *,
     concurrency: int | None,
-    create_graph: bool,
-) -> list[T]:
+) -> list[Any]:
     """Run a backward for each row; return their results in order.
 
     If rows fail, the error is that of the first of them, as if they had run one after the other; later ones are
     cancelled, and have ended then. Suspends as the backward passes do.
 
     Args:
-        run: runs the backward of a row, which must keep the graph.
+        run: runs the backward of a row, which must keep the graph, and returns its gradients.
         count: how many rows there are.
         roots: the nodes that the backward passes start from.
         concurrency: how many rows run at once; None for as many as fit into memory if the graph may have to wait, and
             one if not.
-        create_graph: whether the backward passes are recorded. Then they run one after the other, so that what they
-            record has the same order each time.
     """
-    limit = await rows_at_once(count, roots, concurrency, create_graph)
-    return [await run(index) for index in range(count)] if limit == 1 else await run_together(run, count, limit)
+    limit = await rows_at_once(count, roots, concurrency)
+    return [await run(index) for index in range(count)] if limit == 1 else await run_numbered(run, count, limit)
 
 
-async def rows_at_once(count: int, roots: Iterable[Node | None], concurrency: int | None, create_graph: bool) -> int:
+async def rows_at_once(count: int, roots: Iterable[Node | None], concurrency: int | None) -> int:
     """Return how many rows run at once: see `run_rows`. Suspends when the time budget is spent."""
-    if create_graph or at_once(count, 0, concurrency) == 1:
+    if at_once(count, 0, concurrency) == 1:
         return 1
     facts = await _facts_of(roots)
     # A tensor that retains its gradient adds up those of the rows, in the order of their ends.
@@ -120,6 +121,40 @@ async def _facts_of(roots: Iterable[Node | None]) -> _GraphFacts:
 def _can_wait() -> bool:
     """Tell whether there is an event loop to run rows on, or may be one."""
     return not loop_is_running() if BLOCKING.get() else asyncio._get_running_loop() is not None
+
+
+async def run_numbered(run: Callable[[int], Coroutine[object, None, list[Any]]], count: int, limit: int) -> list[Any]:
+    """Run rows together, whose nodes, if they are recorded, have then the order of rows that run one by one.
+
+    So sums of a later backward have the same bits however long each row has waited: those that
+    `test_recorded_rows_that_wait_run_at_once_with_the_bits_of_one_by_one` compares.
+    """
+    begin = next_order()
+    rows = await run_together(run, count, limit)
+    end = next_order()
+    for grads in rows:
+        made: list[Node] = []
+        for node in _made_between(begin, end, grads):
+            made.append(node)
+            if not len(made) % STEP:
+                await keep_pace()
+        for node in sorted(made, key=attrgetter("order"), reverse=True):
+            node.order = next_order()
+    return rows
+
+
+def _made_between(begin: int, end: int, grads: Iterable[Any]) -> Iterator[Node]:
+    """Yield the nodes below gradients that were made meanwhile."""
+    edges = [gradient_edge(grad) for grad in grads if isinstance(grad, TensorBase) and grad.requires_grad]
+    seen: set[Node | None] = set()
+    stack = [edge.node for edge in edges if edge is not None]
+    while stack:
+        node = stack.pop()
+        # Else it is older, as is all that it leads to; or a leaf, or one whose number a user has set.
+        if node is not None and node not in seen and end < node.order < begin:
+            seen.add(node)
+            yield node
+            stack += node.next_nodes
 
 
 async def run_together(

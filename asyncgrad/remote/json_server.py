@@ -95,31 +95,42 @@ class JsonServer:
             RemoteError: the server refuses the request, or answers no JSON.
             ArgumentError: the request cannot be said in JSON.
         """
-        exchange = Exchange(
-            self._client,
-            path,
-            b"" if body is None else self._as_json(body),
-            headers={"content-type": "application/json", "accept": self._accept},
-            timeout=self._client.timeout,
-            patience=_PATIENCE,
-            given_up=self._given_up,
-            method="GET" if body is None else "POST",
-        )
-        try:
-            status, data = await exchange.run(self._max_bytes, f"the reply of {self.what} to {path}")
-        except httpx.TimeoutException as error:
-            raise WorkerLostError(
-                f"{self.what} has not answered {path} within {self._client.timeout}: where it takes longer, write "
-                "httpx.AsyncClient(base_url=..., timeout=httpx.Timeout(3600.0, connect=10.0))"
-            ) from error
-        except httpx.TransportError as error:
-            raise WorkerLostError(
-                f"{self.what} does not answer {path}: {str(error) or type(error).__name__}; does it run there?"
-            ) from error
+        content = None if body is None else self._as_json(body)
+        status, data = await self._exchange(path, content)
         if status != 200:
             raise self._refused(path, status, bytes(data).decode(errors="replace"))
         read = partial(self._read, path, data)
         return await call_on_worker(read) if len(data) > _LARGE else read()
+
+    async def _exchange(self, path: str, content: bytes | None) -> tuple[int, bytearray]:
+        """Return the status and the bytes of the reply, whatever it says."""
+        while True:
+            exchange = Exchange(
+                self._client,
+                path,
+                content or b"",
+                headers={"content-type": "application/json", "accept": self._accept},
+                timeout=self._client.timeout,
+                patience=_PATIENCE,
+                given_up=self._given_up,
+                method="GET" if content is None else "POST",
+            )
+            try:
+                return await exchange.run(self._max_bytes, f"the reply of {self.what} to {path}")
+            except httpx.TimeoutException as error:
+                raise WorkerLostError(
+                    f"{self.what} has not answered {path} within {self._client.timeout}: where it takes longer, write "
+                    "httpx.AsyncClient(base_url=..., timeout=httpx.Timeout(3600.0, connect=10.0))"
+                ) from error
+            except httpx.TransportError as error:
+                # A kept connection may have ended before, as servers end one after an error of theirs. httpx forgets
+                # it, so the last try goes over a new one; and no request changes anything at the server.
+                if not exchange.is_over_kept_connection:
+                    raise WorkerLostError(
+                        f"{self.what} does not answer {path}: {str(error) or type(error).__name__}; does it run there?"
+                    ) from error
+            except httpx.RequestError as error:
+                raise RemoteError(f"{self.what} answers {path} with what cannot be read: {error}") from error
 
     def _as_json(self, body: Mapping[str, object]) -> bytes:
         try:

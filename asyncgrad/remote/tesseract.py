@@ -131,7 +131,11 @@ class Call:
     __slots__ = ("_inputs", "_schema", "_server", "input_paths", "output_paths", "outputs", "reply")
 
     def __init__(self, server: JsonServer, schema: Schema, inputs: Mapping[str, object]) -> None:
-        self._server, self._schema, self._inputs = server, schema, inputs
+        self._server, self._schema = server, schema
+        #: The inputs as they are sent, but for tensors. Now, since the caller may write into arrays and dicts later.
+        self._inputs = map_leaves(
+            inputs, _has_numbers, lambda _, leaf: leaf if _is_tensor(leaf) else encode(np.asarray(leaf))
+        )
         #: What the protocol calls each tensor among the inputs, and each array in the reply; None for one without
         #: derivatives.
         self.input_paths: list[str | None] = []
@@ -222,17 +226,17 @@ class Call:
 
     async def _ask(self, endpoint: str, tensors: Sequence[Tensor], **fields: object) -> Any:
         given = iter(tensors)
-        inputs = map_leaves(
-            self._inputs,
-            # A string of NumPy's is one of Python's.
-            lambda leaf: _is_tensor(leaf) or (isinstance(leaf, (np.ndarray, np.generic)) and not isinstance(leaf, str)),
-            lambda _, leaf: encode(next(given).numpy() if _is_tensor(leaf) else np.asarray(leaf)),
-        )
+        inputs = map_leaves(self._inputs, _is_tensor, lambda *_: encode(next(given).numpy()))
         return await self._server.ask(f"/{endpoint}", {"inputs": inputs, **fields})
 
 
 def _is_tensor(leaf: object) -> bool:
     return isinstance(leaf, Tensor)
+
+
+def _has_numbers(leaf: object) -> bool:
+    """Tell whether a leaf is a tensor or an array; a string of NumPy's is one of Python's."""
+    return isinstance(leaf, (Tensor, np.ndarray, np.generic)) and not isinstance(leaf, str)
 
 
 @final
@@ -261,6 +265,9 @@ class Apply(Function):
         if is_grad_enabled():
             points = [NoSecondDerivative.apply(point) if point.requires_grad else point for point in points]
         vectors = {index: grad for index, grad in enumerate(grads) if grad is not None}
+        if not vectors:
+            # The protocol has no product with nothing.
+            return (None, *(None for _ in points))
         results = tuple(index for index, is_wanted in enumerate(wanted) if is_wanted)
         found = iter(await Product.apply(ctx.call, _VJP, tuple(vectors), results, *vectors.values(), *points))
         return None, *(next(found) if is_wanted else None for is_wanted in wanted)
@@ -294,7 +301,8 @@ class Product(Function):
         if any(wanted[:count]):
             other = _JVP if ctx.kind == _VJP else _VJP
             given = {index: grad for index, grad in zip(ctx.results, grads, strict=True) if grad is not None}
-            found = await Product.apply(ctx.call, other, tuple(given), ctx.owners, *given.values(), *points)
+            if given:
+                found = await Product.apply(ctx.call, other, tuple(given), ctx.owners, *given.values(), *points)
         zeros = [
             np.zeros(point.shape, point.dtype) if is_wanted else None
             for point, is_wanted in zip(points, wanted[count:], strict=True)

@@ -11,6 +11,7 @@ Example:
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -104,7 +105,7 @@ class Model:
             raise ArgumentTypeError(must_be("config", "a dict", config))
         #: Its name at the server.
         self.name = name
-        self._requests = Requests(client, name, dict(config or {}), decorator, max_bytes)
+        self._requests = Requests(client, name, copy.deepcopy(dict(config or {})), decorator, max_bytes)
 
     async def __call__(self, *inputs: npt.ArrayLike | Tensor) -> tuple[Tensor, ...]:
         """Return the outputs of the model for its inputs, vectors all.
@@ -201,8 +202,8 @@ class Requests:
     async def evaluate(self, inputs: Sequence[Array]) -> list[Array]:
         """Ask for the outputs."""
         reply = await self._ask("Evaluate", inputs)
-        if not isinstance(reply, list):
-            self._server.complain("/Evaluate", "a list of vectors", reply)
+        if not isinstance(reply, list) or not reply:
+            self._server.complain("/Evaluate", "a list of vectors, one or more", reply)
         return [self._numbers("/Evaluate", one, None) for one in reply]
 
     async def product(self, operation: str, inputs: Sequence[Array], length: int, **fields: object) -> Array:
@@ -254,7 +255,8 @@ class Requests:
 
 
 def _vector(value: npt.ArrayLike | Tensor, index: int) -> Tensor:
-    found = asarray(value) if isinstance(value, Tensor) else asarray(np.asarray(value))
+    # A copy of an array: the caller may write into it before the backward asks for a derivative there.
+    found = asarray(value) if isinstance(value, Tensor) else asarray(np.array(value))
     if found.ndim != 1 or found.dtype.kind not in "fiu":
         raise ArgumentError(
             f"input {index} of a model must be a vector of real numbers, and has shape {found.shape} and dtype "

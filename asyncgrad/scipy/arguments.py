@@ -8,13 +8,19 @@ import numpy as np
 
 from ..core.tensor import Tensor, asarray
 
-__all__ = ["bands_of", "floating", "lapack_numbers", "matrices", "number_as_matrix", "plain_options"]
+__all__ = ["bands_of", "double", "floating", "lapack_numbers", "matrices", "number_as_matrix", "plain_options"]
 
 
 def floating(value: Any) -> Any:
     """Return a tensor, an array, a list or a number as a tensor, with whole numbers as float64."""
     tensor = asarray(float(value) if type(value) is int else value)
     return tensor if tensor.dtype.kind in "fc" else tensor.astype(float)
+
+
+def double(value: Any) -> Any:
+    """Return an argument as a tensor of float64, or of complex128, in which SciPy computes what it is made for."""
+    tensor = floating(value)
+    return tensor.astype(np.complex128 if tensor.dtype.kind == "c" else np.float64, copy=False)
 
 
 def lapack_numbers(value: Any) -> Any:

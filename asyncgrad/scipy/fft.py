@@ -74,6 +74,12 @@ _SWAPPED: dict[Any, Any] = {None: "forward", "backward": "forward", "forward": "
 # Fourier transforms: NumPy's, with SciPy's parameters.
 
 
+def _wide(x: Any) -> Any:
+    """Return an argument as a tensor, with float16 as float32, in which SciPy transforms it."""
+    tensor = asarray(x)
+    return tensor.astype(np.float32) if tensor.dtype.char == "e" else tensor
+
+
 def _one_axis(function: Callable[..., Any]) -> Callable[..., Tensor]:
     name = function.__name__
 
@@ -88,7 +94,7 @@ def _one_axis(function: Callable[..., Any]) -> Callable[..., Tensor]:
         plan: Any = None,
     ) -> Tensor:
         _check_plan(name, plan)
-        return asarray(function(asarray(x), n, axis, norm))
+        return asarray(function(_wide(x), n, axis, norm))
 
     return _named(transform, name, "n, axis and norm")
 
@@ -112,7 +118,7 @@ def _several_axes(function: Callable[..., Any], default: tuple[int, ...] | None)
         plan: Any = None,
     ) -> Tensor:
         _check_plan(name, plan)
-        x = asarray(x)
+        x = _wide(x)
         s, axes = _as_tuple(s), _as_tuple(axes)
         if s is not None and axes is None:
             axes = tuple(range(x.ndim - len(s), x.ndim))

@@ -110,7 +110,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             ("LSQSphereBivariateSpline", "RectSphereBivariateSpline", "SmoothSphereBivariateSpline"),
             "use RBFInterpolator with smoothing, of points in three dimensions",
         ),
-        **dict.fromkeys(("CloughTocher2DInterpolator", "Rbf"), "use RBFInterpolator"),
+        "Rbf": "use RBFInterpolator",
         **dict.fromkeys(("generate_knots", "make_splrep"), "use splrep, with full_output for its residual"),
         "make_splprep": "use splprep",
         "insert": "use make_lsq_spline with the knots that are wanted",

@@ -62,6 +62,9 @@ class Static:
     def __init__(self, value: Any) -> None:
         self.value = value
 
+    def __repr__(self) -> str:
+        return f"static {self.value!r}"
+
 
 def without_mark(argument: Any) -> Any:
     """Return an argument as the function gets it."""
@@ -175,7 +178,9 @@ def key_of_leaf(leaf: object) -> Hashable:
                     "a static argument of a compiled function",
                     "hashable",
                     leaf.value,
-                    "give its class __eq__ and __hash__",
+                    "leave it out of static=, since a tree is compared leaf by leaf"
+                    if isinstance(leaf.value, (list, dict))
+                    else "give its class __eq__ and __hash__",
                 )
             ) from None
         return Static, type(leaf.value), leaf.value

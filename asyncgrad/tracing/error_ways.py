@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
-__all__ = ["ErrorWays", "told_before"]
+__all__ = ["ErrorWays", "told_before", "without_warnings"]
 
 
 @final
@@ -56,5 +57,40 @@ class ErrorWays:
 def told_before(ways: Mapping[str, object]) -> Iterator[None]:
     """Tell nobody of floating-point errors in the block, of which the call tells; an exception is one here too."""
     quiet: dict[str, Any] = {name: "raise" if way == "raise" else "ignore" for name, way in ways.items()}
-    with np.errstate(**quiet):
+    with np.errstate(**quiet), without_warnings():
         yield
+
+
+#: Whether nobody is to see the warnings of this context.
+_IS_SILENT: ContextVar[bool] = ContextVar("asyncgrad_is_silent", default=False)
+
+
+@final
+class _Silent:
+    """In the place of a pattern of Python's warnings: it matches each text where nobody is to see it."""
+
+    def match(self, text: str) -> bool:
+        """Tell whether a warning is made in a block without warnings."""
+        return _IS_SILENT.get()
+
+
+_FILTER = ("ignore", _Silent(), Warning, None, 0)
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Show nobody the warnings of the block: a function that sets `np.errstate` itself is not made quiet by another.
+
+    Other threads and tasks go on to warn, and what Python has shown once it does not show again: both would be
+    otherwise with `warnings.catch_warnings`.
+    """
+    token = _IS_SILENT.set(True)
+    filters = cast("list[object]", warnings.filters)
+    filters.insert(0, _FILTER)
+    try:
+        yield
+    finally:
+        _IS_SILENT.reset(token)
+        with suppress(ValueError):
+            # The function, or another thread, may have begun with new filters.
+            filters.remove(_FILTER)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import types
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
+from ..core.settings.arguments import describe
+from ..core.tree.structure import leaves
 from ..errors import ArgumentError
 from ..observing.visualize.picture import Picture
 from .call_key import needs_eager
+from .captured import Captured, names_of
 from .jitted import Jitted
-from .object_key import is_array
+from .object_key import is_array, is_of_a_library
 from .program_picture import picture_of, shown_as_it_would_be
 from .step_text import line_of
 from .trace import Refusal, Untraceable, name_of
@@ -72,10 +77,13 @@ class Explanation:
 def explain(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
     """Trace a call of a compiled function, and return what comes of it."""
     try:
-        call = jitted.new_call(args, kwargs)
+        call = jitted.new_call((*jitted.bound, *args), kwargs)
+        # What cannot be a part of the key keeps calls eager too.
+        call.key()
     except Untraceable as error:
         return Explanation([], None, str(error))
-    guards = [_guard(leaf) for leaf in call.leaves]
+    given = call.leaves[: len(call.leaves) - len(leaves(call.captured.values))]
+    guards = [_guard(leaf) for leaf in given] + _read_besides(jitted.function, call.captured)
     reason = needs_eager(call.leaves)
     if reason is not None:
         return Explanation(guards, None, reason)
@@ -86,6 +94,19 @@ def explain(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ex
     except Exception as error:
         return Explanation(guards, None, f"{type(error).__name__} in the traced run: {error}")
     return Explanation(guards, variant, None)
+
+
+def _read_besides(function: Callable[..., Any], captured: Captured) -> list[str]:
+    """Return what a function reads besides its arguments, and where; what libraries have is not compared."""
+    if not isinstance(function, types.FunctionType):
+        return []
+    found: list[str] = []
+    for (kind, name), value in names_of(function):
+        if (kind, name) in captured.values:
+            found += [f"{kind} {name}: {_guard(leaf)}" for leaf in leaves(value)]
+        elif kind in ("closure", "global", "default") and not is_of_a_library(value):
+            found.append(f"{kind} {name}: {describe(value)}")
+    return found
 
 
 def _guard(leaf: Any) -> str:

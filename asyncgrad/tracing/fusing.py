@@ -11,6 +11,7 @@ import numpy as np
 
 from .compiling import COMPILER
 from .draws import drawing_as_before
+from .error_ways import without_warnings
 from .fused_program import FusedProgram
 from .fusion import fuse
 from .kernels import compiled_kernel
@@ -141,7 +142,7 @@ def _difference(variant: Variant, table: Table, arrays: Sequence[np.ndarray]) ->
     """Return how a run by kernels differs from one without; None if it does not, in any bit."""
     plain = variant.take_table()
     # Where it warns, the call itself does.
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), without_warnings():
         try:
             expected = _results(variant, plain, arrays)
         finally:

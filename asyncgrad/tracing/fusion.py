@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from .distances import Distances
 from .inner_loops import address_of
 from .loop_call import number_of, steps_along
 from .loop_calls import loop_of
 from .masked_calls import masked_parts
 from .program import Comparison, Program, Step
-from .runner import ERRORS
+from .runner import ERRORS, LINE
 from .trace import Value
 
 __all__ = ["Fusion", "Group", "Instruction", "Kernel", "Operand", "fuse"]
@@ -29,7 +30,7 @@ _MOST_STEPS, _MOST_OPERANDS = 128, 160
 #: NumPy's functions, which know which, run again.
 _RARE = ("over", "under")
 #: How many calls of a loop are many, and how many elements are few for one.
-_MANY_CALLS, _FEW_ELEMENTS = 32, 64
+_MANY_CALLS, _FEW_ELEMENTS = 8, 64
 _COMPARISONS = {
     np.less: "less",
     np.less_equal: "less_equal",
@@ -98,11 +99,13 @@ class Operand(NamedTuple):
         kind: the character of its dtype.
         steps: its steps in bytes along each axis.
         is_given: whether each call brings it.
+        is_past: whether it is written past the caches; it begins at a line of these.
     """
 
     kind: str
     steps: tuple[int, ...]
     is_given: bool
+    is_past: bool = False
 
 
 @final
@@ -193,7 +196,7 @@ def fuse(program: Program, array: Callable[[Value], np.ndarray]) -> Fusion:
         uses.setdefault(value.root, []).append(len(steps))
     targets = {*program.targets, *program.gradient_targets.values()}
     given = {*program.arguments, *targets, *program.cotangents}
-    found = _Finder(uses, given, targets, array, program.errstate)
+    found = _Finder(uses, given, targets, array, program.errstate, Distances(steps, uses))
     # A backward that cannot be run again is called by Python.
     return Fusion(
         found.groups(program.forward, 0),
@@ -211,9 +214,10 @@ class _Finder:
         targets: that of it which is new memory for results.
         array: returns an array that lies as that of a Value.
         errstate: how NumPy treats floating-point errors around the program.
+        distances: its distances.
     """
 
-    __slots__ = ("array", "errstate", "given", "targets", "uses")
+    __slots__ = ("array", "distances", "errstate", "given", "targets", "uses")
 
     def __init__(
         self,
@@ -222,7 +226,9 @@ class _Finder:
         targets: set[Value],
         array: Callable[[Value], np.ndarray],
         errstate: dict[str, Any],
+        distances: Distances,
     ) -> None:
+        self.distances = distances
         self.uses = uses
         self.given = given
         self.targets = targets
@@ -261,6 +267,12 @@ class _Finder:
             return value.array, address_of(value.array) - address_of(value.root.array)
         found = self.array(value)
         return found, address_of(found) - address_of(self.array(value.root))
+
+    def is_past(self, value: Value, end: int) -> bool:
+        """Tell whether what is stored in an array is written past the caches, by steps of which `end` is the next."""
+        if value.root is not value or value in self.given or not self.distances.is_far(value, end):
+            return False
+        return address_of(self.array(value)) % LINE == 0
 
     def _is_odd(self, what: _Elementwise) -> bool:
         """Tell whether the result is nothing, or several elements of it may lie in one place, or a caller has it."""
@@ -418,9 +430,9 @@ class _Building:
             self._known[key] = self._emit("convert", self._code[number].made, kind, number)
         return self._known[key]
 
-    def _operand(self, part: Any, kind: str, steps: tuple[int, ...]) -> int:
+    def _operand(self, part: Any, kind: str, steps: tuple[int, ...], is_past: bool = False) -> int:
         is_given = type(part) is Value and part.root in self._finder.given
-        self._operands.append(Operand(kind, steps, is_given))
+        self._operands.append(Operand(kind, steps, is_given, is_past))
         self._parts.append(part)
         return len(self._operands) - 1
 
@@ -435,7 +447,8 @@ class _Building:
             # What nobody reads is stored all the same: what computes it may raise a flag.
             is_kept = uses[0] < first + begin or uses[-1] >= first + end or result not in used
             is_kept = is_kept and (last[root, place] == index or result not in used)
-            number = self._operand(target, kind, place.steps) if is_kept else -1
+            is_past = is_kept and self._finder.is_past(target, first + end)
+            number = self._operand(target, kind, place.steps, is_past) if is_kept else -1
             self._code[index] = Instruction("store", kind, kind, (number, result))
         code = _without_gaps(self._code)
         kernel = _ordered(_plain(self._shape), self._operands, code, self._reports_nan, self._stored[0][2].steps)

@@ -15,6 +15,9 @@ from ..core.settings.arguments import check_function, must_be, number, takes, tr
 from ..core.settings.elsewhere import JIT_ATTRIBUTES, hint_at
 from ..errors import ArgumentError, ArgumentTypeError
 from ..optim.optimizer import Optimizer
+from ..transforms.recipes import innermost
+from ..transforms.vmap import is_map
+from .blocking_transform import blocking_transform
 from .explanation import Explanation, explain
 from .jitted import ALL, Jitted
 from .jitted_coroutine import JittedCoroutine
@@ -207,7 +210,8 @@ class Jit:
         """Return the program that a call of a function has, and its guards; where it has none, why.
 
         Args:
-            fn: a function, compiled or not, or a training step; it is traced with these arguments, and changes nothing.
+            fn: a function, compiled or not, its gradient by a transform, or a training step; it is traced with these
+                arguments, and changes nothing.
             args: arguments for it.
             kwargs: keyword arguments for it.
 
@@ -224,19 +228,31 @@ class Jit:
               %5 = multiply(%3, %0)
               %6 = add(%4, %5)
         """
-        if inspect.iscoroutinefunction(fn) or isinstance(fn, JittedCoroutine):
-            raise ArgumentTypeError(
-                takes("ag.jit.explain", "a plain function", fn, "pass one of the segments of ag.jit(fn).segments")
-            )
         if isinstance(fn, TrainStep):
             return explain(*fn.compiled(args, kwargs))
-        return explain(fn if isinstance(fn, Jitted) else self(fn), args, kwargs)
+        if isinstance(fn, types.MethodType) and isinstance(fn.__func__, Jitted):
+            return explain(fn.__func__, (fn.__self__, *args), kwargs)
+        inner: Callable[..., Any] = innermost(fn)
+        is_cut = inspect.iscoroutinefunction(inner) or isinstance(inner, JittedCoroutine)
+        if is_cut or is_map(fn):
+            instead = (
+                "one of the segments of ag.jit(fn).segments" if is_cut else "the function that it maps, with one row"
+            )
+            raise ArgumentTypeError(takes("ag.jit.explain", "a plain function", fn, f"pass {instead}"))
+        compiled = inner if isinstance(inner, Jitted) else self(inner)
+        if inner is not fn:
+            name = str(fn.__qualname__)
+            compiled = compiled.transformed(blocking_transform(fn, len(compiled.bound), name), name)
+        return explain(compiled, args, kwargs)
 
     def __repr__(self) -> str:
         return "ag.jit"
 
 
 def _check(fn: Any, name: str, backend: str, verify: int) -> None:
+    if isinstance(fn, (classmethod, staticmethod)):
+        hint = f"write @{type(fn).__name__} above @{name}"
+        raise ArgumentTypeError(takes(name, "a function", fn, hint))
     if not callable(fn) or isinstance(fn, type):
         raise ArgumentTypeError(takes(name, "a function", fn))
     if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):

@@ -44,7 +44,7 @@ from .last_call import LastCall, Parts
 from .object_key import is_array, key_of_structure
 from .program import CheckFailed
 from .program_picture import picture_of, shown_of
-from .replay import Lease, ReplayNode, recorded_node
+from .replay import Lease, ReplayNode
 from .runner import runner
 from .trace import Refusal, Untraceable
 from .variant import Output, Variant, trace_variant
@@ -62,6 +62,8 @@ Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
 _CALLS_BEFORE_TRACE = 2
 #: How many programs a function may have for calls of one key, and for how many keys it has some.
 _MOST_VARIANTS = 8
+#: After how many traced runs that raise an error calls of one key are eager for good.
+_MOST_FAILURES = 3
 #: How many functions are written that compare the calls of one key.
 _MOST_LAST_CALLS = 16
 #: For how many recipes a function keeps what transforms have made of it.
@@ -80,10 +82,12 @@ ALL: weakref.WeakSet[Jitted] = weakref.WeakSet()
 class Family:
     """What is known of the calls of one key."""
 
-    __slots__ = ("calls", "last_calls", "last_calls_made", "reason", "refusal", "variants")
+    __slots__ = ("calls", "failures", "last_calls", "last_calls_made", "reason", "refusal", "variants")
 
     def __init__(self) -> None:
         self.calls: int = 0
+        #: How many traced runs have raised an error.
+        self.failures: int = 0
         #: By program, what the calls are compared with that may run it, and how many were made.
         self.last_calls: dict[Variant, LastCall] = {}
         self.last_calls_made: int = 0
@@ -176,7 +180,7 @@ class Call:
         others = tuple([key_of_leaf(leaf) for leaf in self.leaves if not is_array(leaf)])
         return others, key_of_structure(self.structure), self._captured_names.read().key
 
-    def known_state(self) -> Hashable:
+    def note_state(self) -> Hashable:
         """Return what `state()` returned first."""
         if self.known is None:
             self.known = self.state()
@@ -190,6 +194,27 @@ class Call:
         """Return what the function returns for other arguments, with others in the place of what it has captured."""
         function = self._function_with(captured)
         return function(*map(without_mark, args), **{name: without_mark(one) for name, one in kwargs.items()})
+
+    def again(self, variant: Variant, drawn: Any, numbered: Sequence[Any]) -> list[Any]:
+        """Return what a program has computed of the call, by the function, in a context such as that of the call.
+
+        Args:
+            variant: the program.
+            drawn: the state of the generator before it ran; None where it has drawn nothing.
+            numbered: others in the place of the arrays and tensors among the arguments.
+
+        Raises:
+            ChangedTensorError: the function now reads something else.
+        """
+        if self.state() != self.known or not variant.guards.hold():
+            raise ChangedTensorError(
+                "the backward of a compiled function runs it again where its gradient is differentiated, or where it "
+                "begins at other outputs than the traced one, and what the function reads besides its arguments has "
+                "changed since the call"
+            )
+        drawing = nullcontext() if drawn is None else drawing_from(drawn)
+        with in_context(variant.context), drawing:
+            return computed_by(variant, self.run_with(numbered))
 
     def _function_with(self, captured: dict[Place, Any]) -> Callable[..., Any]:
         function = self._captured_names.function_with(captured)
@@ -313,6 +338,10 @@ class Jitted:
         if self._last_call is not None:
             return self._last_call.variant
         return next((one for family in self._families.values() for one in family.variants), None)
+
+    def reasons_for_good(self) -> list[str]:
+        """Return why calls are eager for good, of each key for which they are."""
+        return [reason for one in self._families.values() if (reason := one.reason or one.refusal) is not None]
 
     def attributes_of_users(self) -> dict[str, Any]:
         """Return the attributes that are not its own."""
@@ -466,8 +495,10 @@ class Jitted:
         except Refusal as error:
             family.refusal = str(error)
         except Exception as error:
-            # What it raises eagerly, it raises then.
-            family.reason = f"{type(error).__name__} in the traced run: {error}"
+            # What it raises eagerly, it raises then; and other numbers may raise nothing.
+            family.failures += 1
+            if family.failures == _MOST_FAILURES:
+                family.reason = f"{type(error).__name__} in the traced run: {error}"
         else:
             family.variants.insert(0, variant)
             if len(family.variants) > _MOST_VARIANTS:
@@ -520,7 +551,7 @@ class Jitted:
         if last is None or last.match(call.args, call.kwargs, call.captured) is None:
             if family.last_calls_made >= _MOST_LAST_CALLS:
                 return None
-            last = LastCall(variant, call.leaves, call.structure, call.captured, call.known_state())
+            last = LastCall(variant, call.leaves, call.structure, call.captured, call.note_state())
             family.last_calls[variant] = last
             family.last_calls_made += 1
         return last
@@ -670,9 +701,12 @@ def picture_of_functions(functions: Sequence[Jitted], title: str, folded: bool, 
         if variant is not None
     ]
     if not found:
+        reasons = [reason for one in functions for reason in one.reasons_for_good()]
         raise ArgumentError(
-            f"{title} has no program yet: call it three times before, or draw what ag.jit.explain returns for it and "
-            "some arguments"
+            f"{title} has no program: {'; '.join(reasons)}"
+            if reasons
+            else f"{title} has no program yet: call it three times before, or draw what ag.jit.explain returns for it "
+            "and some arguments"
         )
     return picture_of(found, title, folded, most)
 
@@ -755,8 +789,9 @@ class Computed:
             self.commit()
         if not (variant.wanted and variant.has_graph):
             return self.result()
-        reads = call.known if call.known is not None else call.known_state()
-        node = recorded_node(lease, _Again(variant, call, reads, self.state), call.numbered, self.outputs)
+        if call.known is None:
+            call.note_state()
+        node = ReplayNode(lease, call, self.state, self.outputs)
         if variant.returns_loss:
             # Most functions: without a list of what they return.
             return Tensor(self.outputs[0], node, 0, node.device)
@@ -768,42 +803,6 @@ class Computed:
         found: dict[int, Any] = {}
         results = [_result(one, node, self.outputs, self._call.leaves, found) for one in variant.outputs]
         return results[0] if variant.structure is LEAF else unflatten(variant.structure, results)
-
-
-@final
-class _Again:
-    """Runs a call again, eagerly, in a context such as that of the call.
-
-    Args:
-        variant: the program that has run.
-        call: the call.
-        reads: what the function has read.
-        state: of the generator before it ran; None where it has drawn nothing.
-    """
-
-    __slots__ = ("_call", "_reads", "_state", "_variant")
-
-    def __init__(self, variant: Variant, call: Call, reads: Hashable, state: Any) -> None:
-        self._reads = reads
-        self._variant = variant
-        self._call = call
-        self._state = state
-
-    def __call__(self, numbered: Sequence[Any]) -> list[Any]:
-        """Return what the program computes, for others in the place of the arrays and tensors among the arguments.
-
-        Raises:
-            ChangedTensorError: the function now reads something else.
-        """
-        if self._call.state() != self._reads or not self._variant.guards.hold():
-            raise ChangedTensorError(
-                "the backward of a compiled function runs it again where its gradient is differentiated, or where it "
-                "begins at other outputs than the traced one, and what the function reads besides its arguments has "
-                "changed since the call"
-            )
-        drawing = nullcontext() if self._state is None else drawing_from(self._state)
-        with in_context(self._variant.context), drawing:
-            return computed_by(self._variant, self._call.run_with(numbered))
 
 
 def _result(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from .fusion import Instruction, Kernel, Operand
+from .runner import LINE
 
 __all__ = ["Compiled", "compiled_kernel", "has_quiet_comparisons", "source_of"]
 
@@ -149,10 +150,13 @@ class _Writer:
             slot += 1 + operand.is_given
         self._load_numbers()
         self._nest(0, list(self._pointers))
+        if any(_fills_lines(one, width) for one in self._kernel.operands for width, _ in self._widths):
+            # What is written past the caches is there for other threads too.
+            self._add("fence seq_cst")
         self._add("ret void")
         body = "\n".join(self._lines)
         head = "define void @kernel(ptr %addresses, ptr %counts, ptr %steps, ptr %data) strictfp {\nentry:"
-        return "\n".join([head, body, "}", *sorted(self._declared)])
+        return "\n".join([head, body, "}", *sorted(self._declared), "!0 = !{i32 1}"])
 
     def _add(self, line: str) -> None:
         self._lines.append("  " + line)
@@ -245,7 +249,7 @@ class _Writer:
                 if code.name == "load":
                     results.append(self._load(code, operand, at, width))
                 elif code.name == "store":
-                    self._store(code.kind, results[code.inputs[1]], at, width)
+                    self._store(operand, results[code.inputs[1]], at, width)
                     results.append("")
                 else:
                     results.append(self._computed(code, [results[one] for one in code.inputs], width))
@@ -276,11 +280,13 @@ class _Writer:
         first = self._new(f"insertelement {vector} poison, {_TYPES[kind]} {number}, i64 0")
         return self._new(f"shufflevector {vector} {first}, {vector} poison, <{width} x i32> zeroinitializer")
 
-    def _store(self, kind: str, value: str, at: str, width: int) -> None:
+    def _store(self, operand: Operand, value: str, at: str, width: int) -> None:
+        kind = operand.kind
         if kind == "?":
             value = self._new(f"zext {_typed(kind, width)} {value} to {_wide('i8', width)}")
         type_ = _wide("i8", width) if kind == "?" else _typed(kind, width)
-        self._add(f"store {type_} {value}, ptr {at}, align 1")
+        is_past = _fills_lines(operand, width)
+        self._add(f"store {type_} {value}, ptr {at}, align {f'{LINE}, !nontemporal !0' if is_past else 1}")
 
     def _note_nan(self, kind: str, value: str, width: int) -> None:
         """Note whether there is a NaN among what is loaded: the code for some elements tells of all at its end."""
@@ -416,6 +422,13 @@ class _Writer:
         if kind == "f":
             return self._strict("fpext", made, kind, [value], width, [_STRICT])
         return self._strict("fptrunc", made, kind, [value], width, [_ROUNDED, _STRICT])
+
+
+def _fills_lines(operand: Operand, width: int) -> bool:
+    """Tell whether so many elements at once are written past the caches: they are whole lines, wherever they are."""
+    size = _SIZES[operand.kind]
+    is_packed = operand.steps[-1] == size and width * size % LINE == 0
+    return operand.is_past and is_packed and all(step % LINE == 0 for step in operand.steps[:-1])
 
 
 def _widths(kernel: Kernel) -> list[tuple[int, int]]:

@@ -249,10 +249,12 @@ class _Writer:
         self._refuse(f"{requires_grad}{name}._requires_grad() or has_grad({name}) is not {has_grad(tensor)}")
 
     def _compare_array(self, name: str, array: np.ndarray) -> None:
-        shape, strides = self._constant("shape", array.shape), self._constant("strides", array.strides)
-        dtype = self._constant("dtype", array.dtype)
+        shape, dtype = self._constant("shape", array.shape), self._constant("dtype", array.dtype)
+        # In C order, of which the flags tell, they follow from the shape, but for those of axes of one element.
+        told = array.flags.c_contiguous and min(array.shape, default=2) > 1
+        strides = "" if told else f"or {name}.strides != {self._constant('strides', array.strides)} "
         self._refuse(
-            f"type({name}) is not ndarray or {name}.shape != {shape} or {name}.strides != {strides} "
+            f"type({name}) is not ndarray or {name}.shape != {shape} {strides}"
             f"or ({name}.dtype is not {dtype} and {name}.dtype != {dtype}) "
             f"or {name}.flags.num != {array.flags.num} or {name}.base is {'not ' if array.base is None else ''}None"
         )

@@ -12,7 +12,7 @@ from .inner_loops import InnerLoop, address_of
 from .runner import MOST_OPERANDS, RECORD
 from .trace import Value
 
-__all__ = ["LoopCall", "Operand", "Operands", "filled", "number_of", "steps_along", "strides_in_order"]
+__all__ = ["LoopCall", "Operand", "Operands", "filled", "number_of", "overlaps", "steps_along", "strides_in_order"]
 
 
 @final
@@ -106,8 +106,8 @@ class Operand:
     def meets(self, other: Operand) -> bool:
         """Tell whether it may have a byte in common with another one."""
         if self.base or other.base:
-            # What calls bring may lie anywhere.
-            return True
+            # What calls bring may lie anywhere, but for the memory of a table, which nobody else ever has.
+            return self.base > 0 and other.base > 0
         (low, high), (bottom, top) = self._extent(), other._extent()
         return low < top and bottom < high
 
@@ -248,3 +248,20 @@ def steps_along(shape: tuple[int, ...], strides: tuple[int, ...], onto: tuple[in
     """Return the strides of an operand along the axes of the result."""
     missing = len(onto) - len(shape)
     return [0] * missing + [0 if length == 1 else stride for length, stride in zip(shape, strides, strict=True)]
+
+
+def overlaps(parts: Sequence[Any], reads_all: bool) -> bool:
+    """Tell whether the result shares memory with an operand so that NumPy copies that.
+
+    Args:
+        parts: the operands; the last is the result.
+        reads_all: whether each element of the result depends on others than the same of the operands.
+    """
+    *inputs, target = parts
+    for one in inputs:
+        if type(one) is Value and type(target) is Value and one.root is target.root:
+            mine, theirs = one.array, target.array
+            same = address_of(mine) == address_of(theirs) and mine.strides == theirs.strides
+            if reads_all or not same or mine.shape != theirs.shape:
+                return True
+    return False

@@ -15,19 +15,17 @@ from typing import Any, final
 import numpy as np
 
 from .index_calls import IndexCalls, is_indexing
-from .inner_loops import InnerLoop, address_of, inner_loop
+from .inner_loops import InnerLoop, inner_loop
 from .iterations import Layout, elementwise_parts, merged_axes
-from .loop_call import LoopCall, Operand, Operands, filled, number_of, steps_along, strides_in_order
+from .loop_call import LoopCall, Operand, Operands, filled, number_of, overlaps, steps_along, strides_in_order
 from .loop_trials import (
     Groups,
     nest_agrees,
-    outer_agrees,
-    product_agrees,
     reduction_agrees,
     reduction_axes,
-    scale_agrees,
 )
 from .masked_calls import MaskedCalls, masked_parts
+from .product_calls import ProductCalls
 from .program import Comparison, OfNumbers, Step
 from .runner import ERRORS, MOST_AXES, MOST_OPERANDS, Runner
 from .trace import Value
@@ -64,8 +62,6 @@ _OF_NUMBERS = {
     operator.neg: np.negative,
     operator.abs: np.absolute,
 }
-#: How many bytes a result has at least that is written past the caches.
-_LARGE_RESULT = 1 << 15
 #: What copies an array in C order where it cannot be looked at in another shape.
 _COPYING = {np.reshape, np.ndarray.reshape, np.ravel, np.ndarray.ravel, np.ndarray.flatten}
 #: What a reduction by them begins with; the others begin with the first elements.
@@ -82,9 +78,11 @@ class LoopCalls:
         errstate: how NumPy treats floating-point errors around the program.
         own: the runner, which has loops of its own.
         failed: what these write into where numbers are not as they have to be.
+        fixed: the numbers of what each call gives that no step writes into.
+        passing: the arrays that one step makes, and that one other step alone reads.
     """
 
-    __slots__ = ("_errstate", "_failed", "_indexing", "_masked", "_operands", "_own")
+    __slots__ = ("_errstate", "_failed", "_indexing", "_masked", "_operands", "_own", "_products")
 
     def __init__(
         self,
@@ -93,6 +91,8 @@ class LoopCalls:
         errstate: dict[str, Any],
         own: Runner,
         failed: np.ndarray,
+        fixed: frozenset[int],
+        passing: frozenset[Value],
     ) -> None:
         self._operands = Operands(given, array)
         self._errstate = errstate
@@ -100,6 +100,11 @@ class LoopCalls:
         self._failed = failed
         self._indexing = IndexCalls(self._operands, own, failed, self._copy_of_operand)
         self._masked = MaskedCalls(self._operands, own)
+        self._products = ProductCalls(self._operands, own, self._copy_of_operand, fixed, passing)
+
+    def begin(self) -> None:
+        """Begin with the steps of a forward or a backward, which are asked for in order."""
+        self._products.begin()
 
     def of_kernel(self, function: int, bases: int, data: Sequence[int], ignored: int) -> LoopCall:
         """Return the call of a kernel.
@@ -110,12 +115,18 @@ class LoopCalls:
             data: what it is given.
             ignored: the bits of the floating-point errors that nobody is to be told of.
         """
+        self._products.follow(None)
         kept = self._operands.constant(np.array(data, np.int64))
         operand = Operand(0, bases, kept.dtype, (), ())
         return LoopCall(InnerLoop(function, kept.offset), [operand], 0, [], [], ignored, False)
 
     def of(self, step: Step) -> list[LoopCall] | None:
         """Return the calls that do what a step does; None where there are none."""
+        found = self._of(step)
+        self._products.follow(found)
+        return found
+
+    def _of(self, step: Step) -> list[LoopCall] | None:
         if isinstance(step.function, Comparison):
             return self._comparison(step.function)
         of_numbers = _OF_NUMBERS.get(step.function.function) if isinstance(step.function, OfNumbers) else None
@@ -136,20 +147,22 @@ class LoopCalls:
         elif step.function is np.copyto:
             target, source = step.args[:2]
             is_plain = len(step.args) == 2 and (not step.kwargs or step.kwargs == {"casting": "unsafe"})
-            is_plain = is_plain and not _overlaps((source, target), False)
+            is_plain = is_plain and not overlaps((source, target), False)
             found = [self._copy(source, self._operands.of(target), ignored) if is_plain else None]
         elif step.function in (operator.setitem, np.ndarray.__setitem__, np.ndarray.fill):
             found = [self._written(step, ignored)]
         elif step.function in (np.dot, np.ndarray.dot):
-            found = self._dot(np.dot, (*step.args, step.kwargs.get("out")), step.kwargs, ignored)
+            found = self._products.dot(np.dot, (*step.args, step.kwargs.get("out")), step.kwargs, ignored)
         elif step.function in (np.concatenate, np.stack):
             found = self._joined(step, ignored)
         elif isinstance(step.function, np.ufunc):
-            found = (
-                [self._where(step.function, step, ignored)]
-                if step.kwargs
-                else self._ufunc(step.function, step.args, ignored)
-            )
+            added = self._products.added(step, ignored)
+            if added is not None:
+                found = [added]
+            elif step.kwargs:
+                found = [self._where(step.function, step, ignored)]
+            else:
+                found = self._ufunc(step.function, step.args, ignored)
         else:
             found = self._reduction(step, ignored)
         present = [one for one in found if one is not None]
@@ -232,7 +245,7 @@ class LoopCalls:
         if ufunc.nout != 1 or len(parts) != ufunc.nargs or len(parts) > MOST_OPERANDS:
             return [None]
         chosen = loop_of(ufunc, parts)
-        if chosen is None or type(parts[-1]) is not Value or _overlaps(parts, ufunc is np.matmul):
+        if chosen is None or type(parts[-1]) is not Value or overlaps(parts, ufunc is np.matmul):
             return [None]
         loop, dtypes = chosen
         before: list[LoopCall | None] = []
@@ -250,7 +263,10 @@ class LoopCalls:
             operands.append(operand)
         if ufunc is np.matmul:
             is_stack = all(len(one.shape) > 1 for one in operands)
-            return [self._product(loop, operands, ignored)] if is_stack else self._dot(np.matmul, parts, {}, ignored)
+            products = self._products
+            if not is_stack:
+                return products.dot(ufunc, parts, {}, ignored)
+            return products.matmul(loop, operands, parts[-1], ignored)
         call = self._elementwise(ufunc, loop, operands, ignored)
         return [*before, call] if call is not None else self._in_parts(ufunc, loop, operands, ignored)
 
@@ -258,7 +274,7 @@ class LoopCalls:
         """Return the call of a ufunc where a mask is true."""
         masked = masked_parts(step)
         chosen = None if masked is None else loop_of(ufunc, masked[1])
-        if masked is None or chosen is None or _overlaps(masked[1], False):
+        if masked is None or chosen is None or overlaps(masked[1], False):
             return None
         (mask, parts), (loop, dtypes) = masked, chosen
         operands = [self._operands.of(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
@@ -305,61 +321,6 @@ class LoopCalls:
                     LoopCall(loop, here, 1, [number, count], [*around, *steps], ignored, ufunc not in _KEEPS_FLAGS)
                 )
         return calls
-
-    def _product(self, loop: InnerLoop, operands: Sequence[Operand], ignored: int) -> LoopCall:
-        return LoopCall(loop if operands[-1].size else None, operands, *_axes_of_product(operands), ignored, False)
-
-    def _dot(
-        self, function: Callable[..., Any], parts: Sequence[Any], options: dict[str, Any], ignored: int
-    ) -> list[LoopCall | None]:
-        """Return the calls that have the bits of `dot`, or of `matmul` for a vector: most often of matmul's loop."""
-        if len(parts) != 3 or set(options) - {"out"} or _overlaps(parts, True):
-            return [None]
-        kind = getattr(parts[-1], "array", np.empty(0)).dtype
-        loop = inner_loop(np.matmul, f"{kind.char * 2}->{kind.char}") if kind.kind == "f" else None
-        a, b, target = [self._operands.of(one, kind) for one in parts]
-        if loop is None or a is None or b is None or target is None or not target.size or not target.is_flat():
-            return [None]
-        if len(a.shape) > 2 or len(b.shape) > 2 or not a.shape or not b.shape or a.size * b.size == 0:
-            return [None]
-        if target.shape != (*a.shape[:-1], *b.shape[1:]):
-            # NumPy puts the product there several times.
-            return [None]
-        if parts[0].root is parts[1].root:
-            # BLAS has another function for the product of an array with itself.
-            return [None]
-        if function is np.dot and 1 in (a.size, b.size):
-            return [self._scaled(a, b, target, kind, ignored)]
-        is_outer = len(a.shape) == len(b.shape) == 2 and a.shape[1] == 1 and kind.char in self._own.products
-        is_outer = is_outer and function is np.dot and b.strides[1] == kind.itemsize
-        if is_outer and outer_agrees(kind, a.shape[0], b.shape[1]):
-            return [self._outer(a, b, target, kind, ignored)]
-        if function is not np.dot and 1 in (*a.shape, *b.shape):
-            # BLAS has other functions for these.
-            return [None]
-        if not product_agrees(function, loop, kind, (a.shape, a.strides), (b.shape, b.strides)):
-            return [None]
-        return [self._product(loop, _as_matrices(a, b, target), ignored)]
-
-    def _outer(self, a: Operand, b: Operand, target: Operand, kind: np.dtype[Any], ignored: int) -> LoopCall:
-        """Return the call that multiplies a column and a row: matmul's loop does the same, and is slow."""
-        # Of a large result for a row, little would be in the caches when it is read.
-        is_past = target.base > 0 and target.size * kind.itemsize >= _LARGE_RESULT
-        loop = self._own.products[kind.char][is_past]
-        steps = [a.strides[0], target.strides[0]]
-        return LoopCall(loop, [a, b, target], 0, list(target.shape), steps, ignored, False)
-
-    def _scaled(self, a: Operand, b: Operand, target: Operand, kind: np.dtype[Any], ignored: int) -> LoopCall | None:
-        """Return the call that has the bits of `dot` where one operand is one number."""
-        factor, vector = (a, b) if a.size == 1 else (b, a)
-        if vector.size == 1:
-            return None
-        for loop in self._own.scales.get(kind.char, ()):
-            if scale_agrees(loop, kind, (a.shape, a.strides), (b.shape, b.strides)):
-                step = next(step for step, length in zip(vector.strides, vector.shape, strict=True) if length > 1)
-                steps = filled([0, step, kind.itemsize], MOST_OPERANDS)
-                return LoopCall(loop, [factor, vector, target], 0, [vector.size], steps, ignored, False)
-        return None
 
     def _joined(self, step: Step, ignored: int) -> list[LoopCall | None]:
         """Return the copies that concatenate or stack arrays."""
@@ -516,23 +477,6 @@ def loop_of(ufunc: np.ufunc, parts: Sequence[Any]) -> tuple[InnerLoop, tuple[np.
     return None if loop is None else (loop, dtypes)
 
 
-def _overlaps(parts: Sequence[Any], reads_all: bool) -> bool:
-    """Tell whether the result shares memory with an operand so that NumPy copies that.
-
-    Args:
-        parts: the operands; the last is the result.
-        reads_all: whether each element of the result depends on others than the same of the operands.
-    """
-    *inputs, target = parts
-    for one in inputs:
-        if type(one) is Value and type(target) is Value and one.root is target.root:
-            mine, theirs = one.array, target.array
-            same = address_of(mine) == address_of(theirs) and mine.strides == theirs.strides
-            if reads_all or not same or mine.shape != theirs.shape:
-                return True
-    return False
-
-
 def _axes(ufunc: np.ufunc, operands: Sequence[Operand]) -> tuple[int, list[int], list[int]] | None:
     """Return how many axes are around the loop, the length of each, and the steps of the operands along each."""
     *inputs, target = operands
@@ -570,31 +514,3 @@ def _by_rows(call: LoopCall) -> tuple[int, list[int], list[int]]:
     row = min(range(len(around)), key=lambda axis: (abs(around[axis][1][0]), -axis))
     axes = [*around[:row], *around[row + 1 :], around[row], innermost]
     return call.outer - 1, [count for count, _ in axes], [step for _, one in axes for step in one]
-
-
-def _as_matrices(a: Operand, b: Operand, target: Operand) -> list[Operand]:
-    """Return the operands of a product with an axis of length 1 where one is a vector."""
-    item = a.dtype.itemsize
-    shape, strides = target.shape, target.strides
-    if len(a.shape) == 1:
-        a = Operand(a.base, a.offset, a.dtype, (1, *a.shape), (a.shape[0] * a.strides[0], *a.strides))
-        shape, strides = (1, *shape), (item * target.size, *strides)
-    if len(b.shape) == 1:
-        b = Operand(b.base, b.offset, b.dtype, (*b.shape, 1), (*b.strides, item))
-        shape, strides = (*shape, 1), (*strides, item)
-    return [a, b, Operand(target.base, target.offset, target.dtype, shape, strides)]
-
-
-def _axes_of_product(operands: Sequence[Operand]) -> tuple[int, list[int], list[int]]:
-    """Return the same as `_axes` for a product of matrices, whose loop runs along one axis of stacks of them."""
-    a, b, target = operands
-    stack = target.shape[:-2]
-    spread = [steps_along(one.shape[:-2], one.strides[:-2], stack) for one in operands]
-    counts, steps = [], []
-    for axis, length in enumerate(stack[:-1]):
-        counts.append(length)
-        steps += filled([one[axis] for one in spread], MOST_OPERANDS)
-    counts += [stack[-1] if stack else 1, a.shape[-2], a.shape[-1], b.shape[-1]]
-    steps += [one[-1] if stack else 0 for one in spread]
-    steps += [*a.strides[-2:], *b.strides[-2:], *target.strides[-2:]]
-    return (len(stack) - 1 if stack else 0), counts, steps

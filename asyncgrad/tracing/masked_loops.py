@@ -14,7 +14,7 @@ from .own_loops import write_loop
 __all__ = ["write_masked_loop"]
 
 #: How many bytes of a mask are looked at together, as long as there are so many.
-_AT_ONCE = (64, 8)
+_AT_ONCE = (64, 32, 8)
 
 
 def write_masked_loop(module: Any, loop: Any, operands: int) -> None:

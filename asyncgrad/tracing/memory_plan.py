@@ -10,12 +10,11 @@ import numpy as np
 
 from .fusion import Fusion
 from .program import Program
+from .runner import LINE
 from .trace import Value
 
 __all__ = ["arrays_of"]
 
-#: The bytes of a line of a processor's cache.
-_LINE = 64
 #: The bytes of an array of which several fit into a page of memory.
 _SMALL = 1024
 
@@ -50,8 +49,8 @@ def arrays_of(program: Program, fusion: Fusion | None = None) -> dict[Value, np.
         for root in ends[position]:
             passing.give_back(places[root], _room(root))
     # A large piece lies in large pages of the system.
-    memory = np.empty(staying.end + passing.end + _LINE, np.uint8)
-    begin = -memory.ctypes.data % _LINE
+    memory = np.empty(staying.end + passing.end + LINE, np.uint8)
+    begin = -memory.ctypes.data % LINE
     made: dict[tuple[object, ...], np.ndarray] = {}
     found: dict[Value, np.ndarray] = {}
     for root, place in places.items():
@@ -104,7 +103,7 @@ def _room(root: Value) -> int:
     Without that one, arrays of a large power of two in size would compete for the same lines of the cache.
     """
     size: int = root.array.nbytes
-    return size + -size % _LINE + (_LINE if size > _SMALL else 0)
+    return size + -size % LINE + (LINE if size > _SMALL else 0)
 
 
 @final

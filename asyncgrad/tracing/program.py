@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
@@ -187,6 +188,16 @@ class Program:
         self.repeats: bool = not any(value.root in computed for step in backward for value in step.writes)
         #: By their numbers: the gradients that the runner writes into memory of the caller's.
         self.gradient_targets: dict[int, Value] = self._own_gradients() if self.repeats else {}
+
+    def passing(self) -> frozenset[Value]:
+        """Return the arrays that own memory, that one step makes, and that one other step reads, and nobody else."""
+        written: Counter[Value] = Counter()
+        read: Counter[Value] = Counter()
+        for step in (*self.forward, *self.backward):
+            written.update(_roots(step.writes))
+            read.update(_roots(step.reads))
+        others = [*self.outputs, *[one for one in self.gradients if one], *[value for _, value in self.commits]]
+        return frozenset([one for one in written if written[one] == read[one] == 1]) - _roots(others)
 
     def _own_outputs(self, computed: set[Value]) -> list[Value]:
         """Return the outputs that are computed, each in memory of its own."""

@@ -72,7 +72,8 @@ class Records:
         self._nan = np.zeros(1, np.int64)
         self._bases = np.zeros(len(given) + 1, np.int64)
         self._bases_memory: memoryview = self._bases.data
-        self._calls = LoopCalls(given, array, program.errstate, runner, self._failed)
+        fixed = frozenset([given[value] for value in (*program.arguments, *program.cotangents)])
+        self._calls = LoopCalls(given, array, program.errstate, runner, self._failed, fixed, program.passing())
         #: By the call of a kernel, of how many steps that is; once all records are known, by the number of its record.
         self._kernels: dict[Any, int] = {}
         calls: list[LoopCall] = []
@@ -239,6 +240,7 @@ def parts_of(
     """
     parts: list[tuple[int, int] | int] = []
     begin, done = len(found), 0
+    calls_of.begin()
     by_begin = {group.begin: group for group in groups}
 
     def end_range() -> None:

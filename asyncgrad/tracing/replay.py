@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from math import prod
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
-from ..core.graph.cost import LARGE, estimated_seconds
+from ..core.graph.cost import estimated_seconds
 from ..core.graph.leaf import gradient_edge, gradient_places
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
@@ -38,13 +38,20 @@ from .variant import Variant
 from .verifying import same_bits
 from .watching import watched
 
-__all__ = ["Lease", "ReplayNode", "recorded_node"]
+__all__ = ["Lease", "ReplayNode"]
 
 #: After how many rows of a Jacobian others may go on.
 _ROWS_AT_ONCE = 64
 
-#: Returns what the program computes, by the function itself, for others in the place of its arrays and tensors.
-Recompute = Callable[[Sequence[Any]], Sequence[Any]]
+
+class Repeatable(Protocol):
+    """Abstract: a call, which the function itself may make again."""
+
+    #: Its arrays and tensors, each once.
+    numbered: list[Any]
+
+    def again(self, variant: Variant, drawn: Any, numbered: Sequence[Any]) -> list[Any]:
+        """Return what the program computes, for others in the place of these."""
 
 
 @final
@@ -71,21 +78,21 @@ class ReplayNode(HandwrittenNode):
 
     Args:
         lease: the table that has run the forward.
-        recompute: runs the call again by the function itself, for a backward that is recorded or unlike the traced one.
-        arguments: the arrays and tensors of the call.
+        call: the call, made again by the function for a backward that is recorded or unlike the traced one.
+        drawn: the state of the generator before the call; None where it has drawn nothing.
         outputs: what the program has computed.
     """
 
-    __slots__ = ("_arguments", "_lease", "_metadata", "_recompute")
+    __slots__ = ("_arguments", "_call", "_drawn", "_lease", "_metadata", "checks_always")
 
     is_users = False
 
-    def __init__(
-        self, lease: Lease, recompute: Recompute, arguments: Sequence[Any], outputs: Sequence[np.ndarray]
-    ) -> None:
-        variant = lease.variant
-        self._connect_places(*gradient_places([arguments[index] for index in variant.wanted]))
+    def __init__(self, lease: Lease, call: Repeatable, drawn: Any, outputs: Sequence[np.ndarray]) -> None:
+        variant, arguments = lease.variant, call.numbered
+        # By `map`, without a function's frame for each call.
+        self._connect_places(*gradient_places(map(arguments.__getitem__, variant.wanted)))
         self.meta = None
+        self.checks_always = variant.may_be_long
         self.device: Any = arguments[variant.wanted[0]]._device
         self._metadata: tuple[InputMetadata | None, ...] = ()
         if len(outputs) == 1:
@@ -94,9 +101,12 @@ class ReplayNode(HandwrittenNode):
             self.shape = self.dtype = None
             self._metadata = tuple([InputMetadata(one.shape, one.dtype, self.device) for one in outputs])
         self._lease = lease
-        self._recompute = recompute
+        self._call = call
+        self._drawn = drawn
         #: The arguments with their versions; None once released.
         self._arguments: list[tuple[Any, int]] | None = with_versions(arguments)
+        if GRAD_MODE.get() is not True:
+            _tell_of(self)
 
     @property
     def name(self) -> str:
@@ -112,12 +122,20 @@ class ReplayNode(HandwrittenNode):
 
     @staticmethod
     def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:
-        """Tell whether the backward of the program is long."""
+        """Tell whether the backward of the program may be long."""
         return node.reads_large()
 
     def reads_large(self) -> bool:
-        """Tell whether the backward of the program is long."""
-        return self._lease.variant.program.work >= LARGE
+        """Tell whether the backward of the program may be long."""
+        return self._lease.variant.may_be_long
+
+    def note_slow(self) -> None:
+        """Have backward passes of the program measured: it knows better than the shape of a loss how long they are."""
+        self._lease.variant.note_long()
+
+    def note_cheap(self) -> None:
+        """Stop measuring backward passes of the program."""
+        self._lease.variant.note_short()
 
     def cost_key(self, grads: Sequence[object]) -> tuple[object, float]:
         """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
@@ -193,7 +211,7 @@ class ReplayNode(HandwrittenNode):
         variant = lease.variant
         program = variant.program
         with lease.table.lock:
-            runs = fits(variant, grads) and (program.repeats or not lease.has_run)
+            runs = (program.repeats or not lease.has_run) and fits(variant, grads)
             # How a rule treats floating-point errors is known by how that differs from what is around the call.
             runs = runs and variant.error_ways.are_now()
             runs = runs and (variant.is_unguarded or variant.backward_guards.hold())
@@ -290,7 +308,7 @@ class ReplayNode(HandwrittenNode):
         for index, _ in variant.program.commits:
             # What the call has changed is not changed again.
             given[index] = stand_in(given[index], given[index]._data.copy())
-        results = self._recompute(given)
+        results = self._call.again(variant, self._drawn, given)
         for mine, theirs in zip(self._outputs(), results, strict=True):
             if not same_bits(mine, getattr(theirs, "_data", theirs)):
                 raise ChangedTensorError(
@@ -336,16 +354,6 @@ def _lies_as(array: object, expected: np.ndarray) -> bool:
     if type(array) is not np.ndarray or array.strides != expected.strides or not array.flags.aligned:
         return False
     return array.dtype is expected.dtype or array.dtype == expected.dtype
-
-
-def recorded_node(
-    lease: Lease, recompute: Recompute, arguments: Sequence[Any], outputs: Sequence[np.ndarray]
-) -> ReplayNode:
-    """Return a new node on which the outputs of a program may hang."""
-    node = ReplayNode(lease, recompute, arguments, outputs)
-    if GRAD_MODE.get() is not True:
-        _tell_of(node)
-    return node
 
 
 def _tell_of(node: HandwrittenNode) -> None:

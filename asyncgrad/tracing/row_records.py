@@ -82,7 +82,9 @@ class RowRecords:
             for value, base in zip(outputs, bases, strict=True)
             if value.root not in given and _is_computed_whole(value, steps) and roots.count(value.root) == 1
         }
-        self._calls = LoopCalls({**given, **direct}, array, program.errstate, runner, self._failed)
+        fixed = frozenset(given.values())
+        places = {**given, **direct}
+        self._calls = LoopCalls(places, array, program.errstate, runner, self._failed, fixed, program.passing())
         calls: list[LoopCall] = []
         parts = parts_of(steps, self._calls, calls)
         #: Whether there are records for all of it.

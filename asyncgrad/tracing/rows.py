@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.settings.context import GRAD_MODE
+from ..core.settings.observers import PROGRAMS
 from ..core.tree.structure import LEAF, leaves
 from ..transforms.batches import Row
 from ..transforms.recipes import innermost, made_again
@@ -24,6 +25,7 @@ from .replay import Lease
 from .row_records import Rows
 from .trace import Untraceable
 from .variant import Output, Variant
+from .watching import watched
 
 __all__ = ["RowPrograms"]
 
@@ -144,8 +146,11 @@ class RowPrograms:
         are_stacks = [id(leaf) in row.stacks for leaf in call.numbered]
         rows = Rows(arrays, are_stacks, row.number, results.count, [computed[one] for one in range(len(computed))])
         lease = Lease(variant)
+        run = lease.table.run_rows
+        if PROGRAMS.all_put:
+            run = watched(lease.table, variant.name, "forward", run, has_parts=False)
         try:
-            lease.table.run_rows(rows)
+            run(rows)
         except CheckFailed:
             counts["failed checks"] += 1
             if rows.index == row.number:

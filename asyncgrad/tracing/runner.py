@@ -23,6 +23,7 @@ from .index_loops import index_loop_names, write_index_loops
 from .inner_loops import InnerLoop, are_loops_found, data_offset
 from .masked_loops import write_masked_loop
 from .own_loops import CASTS, COPIES, name_of_cast, write_loop, write_own_loops
+from .product_loops import TileKind, write_product_loops
 
 __all__ = [
     "ERRORS",
@@ -31,6 +32,7 @@ __all__ = [
     "HAS_NAN",
     "IS_OTHER",
     "IS_OUT_OF_BOUNDS",
+    "LINE",
     "MOST_AXES",
     "MOST_OPERANDS",
     "RECORD",
@@ -41,6 +43,8 @@ __all__ = [
 
 #: How many operands a loop may have, and how many axes there may be around it and in it.
 MOST_OPERANDS, MOST_AXES = 4, 8
+#: The bytes of a line of a processor's cache; arrays of a table begin at one.
+LINE = 64
 #: A record of the table; each field is a 64-bit integer, and the last four have several.
 FIELDS = {
     "loop": 1,
@@ -95,6 +99,8 @@ class Runner:
             product to zero, in one rounding or in two, and leaves zero where that number is zero.
         indexing: loops for indices by arrays, by what they do and the character of a dtype.
         masked: a loop that calls another one where a mask is true, whose address and last argument it is given.
+        tiles: a loop that does a product by tiles, whose functions it is told of.
+        tile_functions: their addresses; none where the processor does not multiply and add in one rounding.
     """
 
     __slots__ = (
@@ -109,6 +115,8 @@ class Runner:
         "run_rows",
         "scales",
         "start",
+        "tile_functions",
+        "tiles",
     )
 
     def __init__(
@@ -124,10 +132,14 @@ class Runner:
         products: dict[str, list[int]],
         indexing: dict[str, int],
         masked: int,
+        tiles: int,
+        tile_functions: dict[TileKind, int],
     ) -> None:
         self._engine = engine
         self.check = InnerLoop(check, 0)
         self.masked = InnerLoop(masked, 0)
+        self.tiles = InnerLoop(tiles, 0)
+        self.tile_functions = tile_functions
         self.casts: dict[str, InnerLoop] = {pair: InnerLoop(place, 0) for pair, place in casts.items()}
         self.row_copies: dict[str, InnerLoop] = {kind: InnerLoop(place, 0) for kind, place in row_copies.items()}
         self.products: dict[str, list[InnerLoop]] = {
@@ -179,9 +191,17 @@ def runner() -> Runner | None:
     scales = {kind: [address(f"scale_{kind}_{fused}") for fused in range(2)] for kind in "fd"}
     products = {kind: [address(f"product_{kind}_{past}") for past in range(2)] for kind in "fd"}
     indexing = {key: address(name) for key, name in index_loop_names().items()}
-    names = "run", "start", "run_rows", "check", "masked"
-    run, start, rows, check, masked = (address(name) for name in names)
-    return Runner(engine, run, start, rows, check, casts, row_copies, scales, products, indexing, masked)
+    names = "run", "start", "run_rows", "check", "masked", "tiles"
+    run, start, rows, check, masked, tiles = (address(name) for name in names)
+    functions = {one: address(one.name) for one in TileKind.every()} if _is_fusing(features) else {}
+    return Runner(
+        engine, run, start, rows, check, casts, row_copies, scales, products, indexing, masked, tiles, functions
+    )
+
+
+def _is_fusing(features: str) -> bool:
+    """Tell whether the processor multiplies and adds in one rounding, from what llvmlite says of it."""
+    return platform.machine().lower() in ("aarch64", "arm64") or "+fma" in features.split(",")
 
 
 def _source() -> str:
@@ -201,6 +221,7 @@ def _source() -> str:
     write_own_loops(module, loop, MOST_OPERANDS)
     write_index_loops(module, loop)
     write_masked_loop(module, loop, MOST_OPERANDS)
+    write_product_loops(module, loop)
     return str(module)
 
 

@@ -41,6 +41,9 @@ class Formula(NamedTuple):
     #: Where its numbers begin and end.
     numbers: tuple[int, int]
 
+    def __repr__(self) -> str:
+        return f"<update with {', '.join(self.names) or 'no state'}>"
+
     def new_values(self, array: Any, grad: Any, others: Sequence[Any]) -> list[Any]:
         """Return the new values of an array and its state; None for each where there is no gradient.
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
+from ..core.graph.cost import LARGE
 from ..core.graph.node import LEAF_ORDER, NodeMeta
 from ..core.graph.saved import version_of
 from ..core.settings.callers import is_own_file
@@ -78,6 +79,7 @@ class Variant:
 
     __slots__ = (
         "_idle",
+        "_is_short",
         "backward_guards",
         "context",
         "differentiable",
@@ -87,6 +89,7 @@ class Variant:
         "guards",
         "has_graph",
         "is_unguarded",
+        "may_be_long",
         "name",
         "outputs",
         "program",
@@ -114,6 +117,9 @@ class Variant:
         self.wanted = wanted
         #: The outputs at which its backward begins.
         self.seeded = seeded
+        #: Whether a backward may take long: it reads much, or one has kept its thread for long.
+        self.may_be_long: bool = program.work >= LARGE
+        self._is_short: bool = False
         #: What runs the calls of its tables; None for Python.
         self.runner: Runner | None = None
         #: Which steps are done by kernels; None for none.
@@ -150,6 +156,14 @@ class Variant:
     def is_ready(self, verify: int) -> bool:
         """Tell whether it has been compared with the function, and what runs its steps is decided."""
         return self.verified >= verify and self.fusing is None and (self.fused is None or not self.fused.reruns)
+
+    def note_long(self) -> None:
+        """Have backward passes measured from now on, unless they have been, and were short."""
+        self.may_be_long = not self._is_short
+
+    def note_short(self) -> None:
+        """Stop measuring backward passes: those of one program take equally long."""
+        self.may_be_long, self._is_short = False, True
 
     def take_table(self) -> Table:
         """Return a table that nobody else uses."""

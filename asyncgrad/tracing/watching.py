@@ -11,7 +11,9 @@ from .table import Table
 __all__ = ["watched"]
 
 
-def watched(table: Table, name: str, phase: str, run: Callable[..., Any]) -> Callable[..., Any]:
+def watched(
+    table: Table, name: str, phase: str, run: Callable[..., Any], *, has_parts: bool = True
+) -> Callable[..., Any]:
     """Return a function that runs a program; where something observes it, one that tells that of the run.
 
     Args:
@@ -19,6 +21,7 @@ def watched(table: Table, name: str, phase: str, run: Callable[..., Any]) -> Cal
         name: that of the compiled function.
         phase: "forward" or "backward".
         run: runs it.
+        has_parts: whether its parts are told of; not where they are those of many rows.
     """
     recorders = PROGRAMS.found() if PROGRAMS.are_put() else ()
     if not recorders:
@@ -31,7 +34,7 @@ def watched(table: Table, name: str, phase: str, run: Callable[..., Any]) -> Cal
             for one in runs:
                 one.note(part)
 
-        table.note = note
+        table.note = note if has_parts else None
         try:
             found = run(*args)
         finally:

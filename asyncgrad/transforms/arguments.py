@@ -326,7 +326,7 @@ async def gradient_rows(
 
     edge = gradient_edge(output)
     roots = [None if edge is None else edge.node]
-    rows = await run_rows(row, size, roots, concurrency=concurrency, create_graph=create_graph)
+    rows = await run_rows(row, size, roots, concurrency=concurrency)
     return [tuple(found) for found in rows]
 
 

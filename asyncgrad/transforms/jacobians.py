@@ -55,7 +55,7 @@ async def jacobian(
             another transform, or if grad mode is on and an argument requires grad.
         strict: raise if an output does not depend on an input, rather than return zeros.
         concurrency: how many passes run at once; None for all where the graph has to wait, as far as their gradients
-            fit into 256 MiB, and one where it only computes. With `create_graph` it is one.
+            fit into 256 MiB, and one where it only computes.
 
     Returns:
         A tensor of shape `(*output.shape, *input.shape)` and the dtype of the input. If `fn` returns a tuple, or

@@ -21,7 +21,7 @@ from .recipes import innermost
 from .row_results import RowResults
 from .spare_arrays import SpareArrays
 
-__all__ = ["vmap"]
+__all__ = ["is_map", "vmap"]
 
 P = ParamSpec("P")
 
@@ -89,7 +89,7 @@ def vmap(fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0) -> 
     return called
 
 
-def _is_map(fn: Callable[..., Any]) -> bool:
+def is_map(fn: Callable[..., Any]) -> bool:
     """Tell whether a function is a map, or the blocking form of one."""
     return any(isinstance(one, types.FunctionType) and one in _MAPS for one in (fn, getattr(fn, "__wrapped__", None)))
 
@@ -107,7 +107,7 @@ class _RowCalls:
         inner = innermost(fn)
         is_awaited = is_kind(inspect.iscoroutinefunction, inner)
         #: Whether there may be programs of it. A map has its own.
-        self._is_compiled: bool = not (is_awaited or isinstance(inner, (type, functools.partial)) or _is_map(inner))
+        self._is_compiled: bool = not (is_awaited or isinstance(inner, (type, functools.partial)) or is_map(inner))
         #: How many rows have run by the function.
         self._rows: int = _ROWS_BEFORE_TRACE if getattr(type(inner), "is_compiled", False) else 0
         self._programs: Any = None

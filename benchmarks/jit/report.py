@@ -25,6 +25,7 @@ RATIOS = (
     ("asyncgrad", "eager", "÷ eager"),
     ("asyncgrad", "floor", "÷ by hand"),
     ("table", "floor", "table ÷ by hand"),
+    ("loops", "JAX", "loops alone ÷ JAX"),
 )
 #: The columns of compilers, with their headings.
 COMPILERS = {

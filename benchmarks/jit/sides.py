@@ -17,12 +17,16 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad.tracing.compiling import COMPILER
+from asyncgrad.tracing.inner_loops import address_of, inner_loop
+from asyncgrad.tracing.runner import missing_extra, runner
 
 from ..peers import Array, torch
 from .workloads import Workload
 
 __all__ = ["SIDES", "Asyncgrad", "Compiling", "Side", "array_of", "jax_models", "make_steady", "seconds_of_compiling"]
 
+#: The dtypes of products.
+_PRODUCTS = ("ff->f", "dd->d")
 #: How many calls are timed to find what compiling takes.
 CALLS = 12
 #: After how many calls in a row by its program a compiled function is there, and how many are made until it must be.
@@ -155,6 +159,59 @@ class Table(Jitted):
     backend = "table"
 
 
+@final
+class Loops(Jitted):
+    """Of a compiled step nothing but the loops that its bits fix: products, `exp`, `tanh` and `log`."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        self.run: Callable[[], None] | None = None
+        self.found: list[Array] = []
+
+    async def compile(self) -> None:
+        await super().compile()
+        # They are made by the compiler that is measured as the first side.
+        self.compiling = None
+        await self.timed()
+        self.found = super().results()
+        self.clear()
+        self.run = self.loops_alone()
+
+    def loops_alone(self) -> Callable[[], None]:
+        """Return what runs these loops over the numbers of a step."""
+        function: Any = self.function
+        args = (*self.constants, *self.leaves)
+        function(*args)
+        last, own = function._last_call, runner()
+        call, table = function.call_like(last, args, {}), last.variant.take_table()
+        assert own is not None
+        outputs = table.run_forward(call.known_arrays)
+        start = [np.ones(one.shape, one.dtype) for one in outputs] if self.start is None else [self.start]
+        # The records write into these.
+        kept = table, outputs, table.run_backward(start), start
+        records = table._records
+        products = {own.tiles.function, *(inner_loop(np.matmul, one).function for one in _PRODUCTS)}  # type: ignore[union-attr]
+        others = {inner_loop(ufunc, one) for ufunc in (np.exp, np.tanh, np.log) for one in ("f->f", "d->d")}
+        chosen = [one["loop"] in products or (one["loop"], one["data"]) in others for one in records._table]
+        alone, bases = records._table[chosen], records._bases
+
+        def run() -> None:
+            assert kept
+            own.run(address_of(bases), address_of(alone), 0, len(alone), 0, 0)
+
+        return run
+
+    def step(self) -> Any:
+        return super().step() if self.run is None else self.run()
+
+    def results(self) -> list[Array]:
+        return self.found
+
+    def clear(self) -> None:
+        if self.run is None:
+            super().clear()
+
+
 class Torch(Side):
     """PyTorch, eager."""
 
@@ -285,6 +342,8 @@ def _installed() -> dict[str, type[Side]]:
         found["JAX"] = Jax
     if find_spec("pytensor") is not None:
         found["PyTensor"] = PyTensor
+    if missing_extra() is None:
+        found["loops"] = Loops
     return found | {"floor": Floor}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,13 @@ async def test_a_rule_for_several_rows_gets_all_that_are_ready_in_one_call():
     log = Log()
     found = await rows_of(Answered, log)
     assert log.batches == {0: [3]}
+    assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
+
+
+async def test_recorded_rows_are_asked_one_by_one_of_a_rule_for_several_rows():
+    log = Log()
+    found = await rows_of(Answered, log, create_graph=True)
+    assert (log.most[0], log.batches) == (1, {})
     assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
 
 
@@ -174,6 +182,34 @@ class Differentiable(Computed):
         await ctx.log.run(ctx.number, None)
         (x,) = ctx.saved_tensors
         return grad * x * 1.4, None, None
+
+
+@pytest.mark.parametrize("kind", ["jacobian", "is_grads_batched", "nested"])
+async def test_recorded_rows_that_wait_run_at_once_with_the_bits_of_one_by_one(kind):
+    async def second(concurrency: int | None) -> tuple[int, bytes]:
+        # The first row waits longest, so that rows end, and record, in another order.
+        log = Log(itertools.cycle([40, 25, 10, 30]).__next__)
+        x = leaf(*np.random.default_rng(7).standard_normal(4))
+        mix = np.random.default_rng(8).standard_normal((4, 4))
+
+        def fn(x: Any) -> Any:
+            # Each row leads to all elements, so that bits depend on which is added first.
+            return mix @ Differentiable.apply(np.sin(x) * x.sum(), 0, log)
+
+        if kind == "nested":
+            found = await func.jacrev(func.jacrev(fn, concurrency=concurrency), concurrency=concurrency)(x)
+        elif kind == "jacobian":
+            found = await ag.jacobian(fn, x, concurrency=concurrency)
+        else:
+            (found,) = await ag.grad(
+                [fn(x)], [x], [np.eye(4)], is_grads_batched=True, create_graph=True, concurrency=concurrency
+            )
+        (again,) = await ag.grad((found * np.exp(found)).sum(), [x])
+        return log.most[0], again.numpy().tobytes()
+
+    (at_once, bits), (one, expected) = await second(None), await second(1)
+    assert (at_once, one) == (4, 1)
+    assert bits == expected
 
 
 async def test_gradcheck_of_a_rule_that_waits_passes():

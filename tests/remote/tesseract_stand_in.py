@@ -56,6 +56,8 @@ def stand_in(
             fields = _plain(await request.json())
             if set(fields["inputs"]) != {"x", "scale", "more", "steps"}:
                 return JSONResponse({"detail": [{"type": "missing", "msg": "Field required"}]}, 422)
+            if [] in fields.values():
+                return JSONResponse({"detail": [{"type": "too_short", "msg": "Set should have at least 1 item"}]}, 422)
             return JSONResponse(_as_json(function(**fields)))
 
         return Route(f"/{name}", answer, methods=["POST"])

@@ -111,7 +111,7 @@ async def test_the_first_derivatives_are_those_of_finite_differences_and_second_
 
         answer = await solve({"x": x, "scale": 2.0, "more": {"b": b}, "steps": 3})
         assert (answer["y"].tolist(), answer["steps"]) == ((2.0 * np.sin(x.detach()) * b.detach()).tolist(), 3)
-        assert await ag.gradcheck(y, (x, scale, b), check_undefined_grad=False)
+        assert await ag.gradcheck(y, (x, scale, b))
         asked.clear()
         await ag.grad((await y(x, scale, b)).sum(), [scale])
         assert asked == ["vjp of scale"]
@@ -121,6 +121,17 @@ async def test_the_first_derivatives_are_those_of_finite_differences_and_second_
         (first,) = await ag.grad((await y(x, scale, b)).sum(), [x], create_graph=True)
         with pytest.raises(GraphError, match="no second derivatives"):
             await first.sum().backward()
+
+
+async def test_a_gradient_is_that_of_the_call_whatever_is_written_into_its_inputs_later():
+    x, b = leaf(0.3, -0.7), np.array([2.0, 0.5])
+    inputs = {"x": x, "scale": 1.5, "more": {"b": b}, "steps": 3}
+    async with serving_app(by_the_stand_in(*FUNCTIONS)) as url, httpx.AsyncClient(base_url=url) as client:
+        answer = await Tesseract(client)(inputs)
+        b *= 10.0
+        inputs["scale"] = 7.0
+        await answer["y"].sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 1.5 * np.cos(x.detach()) * [2.0, 0.5])
 
 
 async def test_what_a_tesseract_does_not_have_is_said_with_what_to_write_instead():

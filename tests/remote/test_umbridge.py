@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import asyncgrad as ag
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError, PayloadError, RemoteError, WorkerLostError
 from asyncgrad.remote import umbridge
 from tests.remote.serving import serving_models
+from tests.support.listeners import new_listener
 from tests.support.loops import one_loop
 
 pytestmark = one_loop
@@ -106,6 +109,15 @@ async def test_only_what_a_backward_needs_is_asked_for_and_no_more_than_once():
         assert sorted(products.asked) == ["gradient 0 0", "gradient 1 0", "jacobian 0 0", "jacobian 1 0"]
 
 
+async def test_a_gradient_is_that_of_the_call_whatever_is_written_into_an_array_later():
+    async with serving_models(Products()) as url, httpx.AsyncClient(base_url=url) as client:
+        model = umbridge.Model(client, "products")
+        array = z.detach().numpy().copy()
+        before, after = (await model(x, array))[0], (await model(x, z))[0]
+        array *= 10.0
+        assert (await ag.grad(before.sum(), x))[0].tolist() == (await ag.grad(after.sum(), x))[0].tolist()
+
+
 async def test_what_a_model_or_its_server_refuses_is_said_with_what_to_write_instead():
     models = Products(), Products("flat", offers=()), Products("once", offers=("gradient",))
     async with serving_models(*models) as url, httpx.AsyncClient(base_url=url) as client:
@@ -154,7 +166,8 @@ async def _third(model: umbridge.Model) -> None:
 
 async def test_a_server_that_answers_nonsense_or_nothing_is_an_error_that_names_it_and_a_decorator_may_ask_again():
     nonsense = httpx.Response(200, json={"output": [["1.0"]]})
-    answers = iter([httpx.Response(503), nonsense, httpx.Response(429), httpx.Response(500, text="?")])
+    nothing = httpx.Response(200, json={"output": []})
+    answers = iter([httpx.Response(503), nonsense, httpx.Response(429), httpx.Response(500, text="?"), nothing])
 
     def handle(request: httpx.Request) -> httpx.Response:
         return next(answers)
@@ -175,6 +188,35 @@ async def test_a_server_that_answers_nonsense_or_nothing_is_an_error_that_names_
             await model(np.ones(1))
         with pytest.raises(RemoteError, match="answers /Evaluate with 500"):
             await model(np.ones(1))
+        with pytest.raises(RemoteError, match="must answer /Evaluate with a list of vectors, one or more"):
+            await model(np.ones(1))
+    round_trip = httpx.MockTransport(lambda request: httpx.Response(307, headers={"location": str(request.url)}))
+    async with httpx.AsyncClient(transport=round_trip, base_url="http://solver", follow_redirects=True) as client:
+        with pytest.raises(RemoteError, match="answers /Evaluate with what cannot be read: Exceeded maximum allowed"):
+            await umbridge.Model(client, "m")(np.ones(1))
     async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as client:
         with pytest.raises(WorkerLostError, match="does it run there"):
             await umbridge.Model(client, "m")(np.ones(1))
+
+
+async def test_a_connection_that_the_server_has_ended_meanwhile_costs_no_answer():
+    connections = []
+
+    async def answer_once(reader, writer):
+        connections.append(writer)
+        head = await reader.readuntil(b"\r\n\r\n")
+        (length,) = re.findall(rb"content-length: (\d+)", head.lower())
+        await reader.readexactly(int(length))
+        reply = b'{"output": [[1.0]]}'
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(reply), reply))
+        # The next request finds the connection there, and is the last thing that is read.
+        await reader.read(1)
+        writer.close()
+
+    listener = new_listener()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with await asyncio.start_server(answer_once, sock=listener), httpx.AsyncClient(base_url=url) as client:
+        model = umbridge.Model(client, "m")
+        assert [(await model(np.ones(1)))[0].tolist() for _ in range(2)] == [[1.0], [1.0]]
+        assert len(connections) == 2
+        connections[1].close()

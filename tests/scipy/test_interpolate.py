@@ -146,6 +146,10 @@ CALLS: dict[str, tuple[Call, Case]] = {
         lambda module, points, values, at: module.LinearNDInterpolator(points, values, rescale=True)(at),
         Case((_SOME, _SOME**2, _SOME[:3] / 2), {}, _ALL),
     ),
+    "griddata cubic": (
+        lambda module, points, values, at: module.griddata(points, values, at, "cubic", rescale=True),
+        Case((_SOME, np.sin(_SOME), _SOME[:3] / 2), {}, _ALL),
+    ),
     "NearestNDInterpolator": (
         lambda module, points, values, at: module.NearestNDInterpolator(points, values)(at),
         Case((_SOME, _SOME**2, _SOME[:3] / 2), {}, (1,)),
@@ -165,6 +169,14 @@ CALLS: dict[str, tuple[Call, Case]] = {
     "CubicHermiteSpline": (
         lambda module, x, y, slopes, at: module.CubicHermiteSpline(x, y, slopes)(at),
         Case((_X, _Y, _Y[::-1].copy(), _AT), {}, (0, 1, 2, 3)),
+    ),
+    "PPoly of decreasing points": (
+        lambda module, c, x, at: module.PPoly(c, x).antiderivative()(at) + module.PPoly(c, x).integrate(0.25, 1.5),
+        Case((_RNG.normal(size=(3, 4)), _X[::-1].copy(), _BEYOND), {}, _ALL),
+    ),
+    "RectBivariateSpline, its derivative": (
+        lambda module, x, y, z, at: module.RectBivariateSpline(x, y, z).partial_derivative(1, 2).ev(at, at[::-1] / 4),
+        Case((_X, _WIDE[0], _RNG.normal(size=(5, 6)), _AT), {}, (2, 3)),
     ),
     "PPoly": (
         lambda module, c, x, at: module.PPoly(c, x)(at, 1),
@@ -398,7 +410,10 @@ def test_a_point_that_is_no_number_has_no_value() -> None:
         (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),
         (lambda: interpolate.splrep(_X, _Y, task=1), "write task=0"),
         (lambda: interpolate.RectBivariateSpline(_X, _X, np.eye(5), s=1.0), "write s=0, not 1.0"),
-        (lambda: interpolate.griddata(np.eye(3), _X[:3], np.eye(3), "cubic"), "in one dimension, not in 3"),
+        (
+            lambda: interpolate.griddata(np.eye(3), _X[:3], np.eye(3), "cubic"),
+            r"points of shape \(n, 2\), not \(3, 3\)",
+        ),
         (lambda: interpolate.RBFInterpolator(_X[:, None], _Y, kernel="gaussian"), "takes an epsilon"),
         (lambda: interpolate.splev(9.0, interpolate.splrep(_X, _Y), ext=2), "9.0 lies beyond the ends"),
         (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES)([[9.0, 0.0]]), "beyond the grid along axis 0"),
@@ -424,3 +439,26 @@ def test_curves_are_integrated_and_their_derivatives_go_on_beyond_the_ends() -> 
     np.testing.assert_allclose(slopes, scipy.interpolate.splev(beyond, curve, der=1, ext=3), atol=1e-9)
     with pytest.raises(ValueError, match="from 0 to the degree, 3, not 4"):
         interpolate.splev(0.5, curve, der=4)
+
+
+def test_interpolants_are_of_double_precision_as_scipys() -> None:
+    x, y, at = (one.astype(np.float32) for one in (_X, _Y, _AT[:2]))
+    for name in ("CubicSpline", "PchipInterpolator", "Akima1DInterpolator", "make_interp_spline"):
+        assert getattr(interpolate, name)(x, y)(at).dtype == getattr(scipy.interpolate, name)(x, y)(at).dtype, name
+
+
+def test_slopes_by_signs_and_sizes_are_of_real_values() -> None:
+    for name in ("PchipInterpolator", "Akima1DInterpolator"):
+        with pytest.raises(ValueError, match="takes real values"):
+            getattr(interpolate, name)(_X, _Y + 1j)
+
+
+def test_derivatives_of_splines_on_a_grid_are_asked_for_by_coordinate() -> None:
+    grid = (*_WIDE[:2],), _WIDE[2], "cubic"
+    at = np.stack([np.full(2, 0.625), np.array([0.375, 0.5])], -1)
+    ours, theirs = (one.RegularGridInterpolator(*grid) for one in (interpolate, scipy.interpolate))
+
+    np.testing.assert_allclose(ours(at, nu=(1, 0)), theirs(at, nu=(1, 0)), rtol=1e-4)
+    for orders in ((1,), (0, -1)):
+        with pytest.raises(ValueError, match="takes 2 orders"):
+            ours(at, nu=orders)

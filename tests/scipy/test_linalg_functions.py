@@ -525,6 +525,11 @@ def test_vectors_of_each_routine_are_scipys() -> None:
         expected = scipy.linalg.eigh_tridiagonal(diagonal, beside, lapack_driver=driver)[1]
         found = linalg.eigh_tridiagonal(diagonal, beside, lapack_driver=driver)[1]
         np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+    # Ends of an interval have no derivative.
+    ends = [ag.tensor(end, requires_grad=True) for end in (-10.0, 10.0)]
+    found = linalg.eigh_tridiagonal(diagonal, beside, select="v", select_range=ends)[1]
+    expected = scipy.linalg.eigh_tridiagonal(diagonal, beside, select="v", select_range=(-10.0, 10.0))[1]
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
     for driver in ("gesdd", "gesvd"):
         expected = scipy.linalg.null_space(wide, lapack_driver=driver)
         np.testing.assert_allclose(linalg.null_space(wide, lapack_driver=driver).numpy(), expected, atol=1e-12)

@@ -73,6 +73,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "sosfilt": [
         Case((_SECTIONS, _MATRIX), {}, (1,)),
+        Case((_SECTIONS[0], _MATRIX), {}, (1,)),
         Case((_SECTIONS, _MATRIX, 0), {"zi": _draw(2, 2, 5)}, (1, "zi")),
     ],
     "sosfiltfilt": [Case((_SECTIONS, _draw(14)), {}, (1,))],
@@ -90,6 +91,7 @@ CASES: dict[str, list[Case]] = {
     "resample": [
         *(Case((_draw(6), number)) for number in (1, 4, 5, 6, 7, 10)),
         Case((_draw(2, 7), 4), {"axis": 1, "window": "hamming"}),
+        Case((_draw(6), 4, _EVEN), {}, (0, 2)),
     ],
     "upfirdn": [
         Case((_KERNEL, _draw(2, 5), 7, 5), {}, _BOTH),
@@ -123,10 +125,12 @@ CASES: dict[str, list[Case]] = {
         ),
     ],
     "lsim": [
+        Case((((-0.5,), (1.0,), (1.0,), (0.0,)), _EVEN, _EVEN, np.array(0.5)), {}, (1, 3)),
         Case(((_draw(2, 2), _draw(2, 1), _draw(1, 2), _draw(1, 1)), _draw(4), _EVEN, _draw(2)), {}, (0, 1, 3)),
         Case(((_draw(2), np.array([2.0, 0.5, 1.0])), _draw(4), _EVEN), {"interp": False}, _BOTH),
     ],
     "freqz": [
+        Case((*scipy.signal.butter(18, [0.2, 0.3], "band"),), {"worN": 16}, ()),
         Case((_NUMERATOR, _DENOMINATOR, np.array([0.25, 0.75])), {}, (0, 1, 2)),
         Case((_draw(3, 2, 1), _DENOMINATOR[:2, np.newaxis], 4), {}, _BOTH),
         Case((_NUMERATOR, _DENOMINATOR, 5), {"fs": 4.0, "whole": True}, _BOTH),

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad import sync
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
+from scipy.sparse import linalg as scipy_linalg  # noqa: E402
+
 from asyncgrad.scipy import sparse  # noqa: E402
+from asyncgrad.scipy.sparse import linalg  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -243,3 +247,23 @@ def test_derivatives_are_those_of_the_dense_matrix(function: Any) -> None:
             both[0][number], both[1][number] = matrix + step, matrix - step
             slope = (loss(*both[0]).item() - loss(*both[1]).item()) / 2e-6
             assert found[number][place].item() == pytest.approx(slope, abs=1e-6)
+
+
+@pytest.mark.parametrize("matrix", [np.array([[0.0, 1.0], [0.0, 0.0]]), np.diag([2.0, 2.0])])
+def test_a_series_that_ends_has_the_derivatives_of_its_terms(matrix: Any) -> None:
+    # Of a nilpotent matrix and of a multiple of the identity most terms are 0, and their derivatives are not.
+    leaf = ag.tensor(matrix, requires_grad=True)
+
+    assert sync.gradcheck(lambda a: linalg.expm_multiply(a, [1.0, 0.5]), [leaf])
+    assert sync.gradgradcheck(lambda a: linalg.expm_multiply(a, [1.0, 0.5]), [leaf])
+
+
+def test_the_exponential_function_of_an_operator_is_that_of_its_matrix() -> None:
+    matrix = np.array([[0.5, -1.25, 0.0], [0.75, 2.0, 0.25], [-0.5, 0.0, 1.0]])
+    operator = scipy_linalg.aslinearoperator(matrix)
+    b = ag.tensor(np.arange(6.0).reshape(3, 2), requires_grad=True)
+
+    for times in ({}, {"start": -0.5, "stop": 1.0, "num": 3}):
+        found = linalg.expm_multiply(operator, b, **times)
+        np.testing.assert_allclose(found.detach(), linalg.expm_multiply(matrix, b.detach(), **times), rtol=1e-12)
+    assert sync.gradcheck(lambda b: linalg.expm_multiply(operator, b, traceA=3.5), [b])

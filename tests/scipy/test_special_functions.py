@@ -11,8 +11,9 @@ import scipy.special
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError, MissingDerivativeError
-from asyncgrad.numpy.random.shapes import mixture_numbers
+from asyncgrad.numpy.random.shapes import _beta_slopes, _gamma_slopes, gamma_slope, mixture_numbers
 from asyncgrad.scipy import special
+from asyncgrad.scipy.special.noncentral_t import _score_nodes, _t_nodes
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_along_a_line, check_values, named_calls
 
@@ -586,12 +587,42 @@ def test_a_noncentral_distribution_of_large_parameters_has_derivatives_of_few_te
     assert len(numbers) < 100
 
 
+def test_slopes_of_a_mixture_are_found_from_those_of_its_neighbours() -> None:
+    numbers = np.arange(60.0).reshape(-1, 1)
+
+    for draw, shape in ((0.25, 1e-3), (8.0, 0.5), (300.0, 2.0), (20.0, 400.0)):
+        x, shapes = np.array([draw]), shape + numbers
+        np.testing.assert_allclose(_gamma_slopes(shapes, x, True), gamma_slope(shapes, x), rtol=1e-11)
+        for b, share in ((0.5, 1e-3), (3.0, 0.25), (40.0, 0.75)):
+            for by_second in (False, True):
+                arguments = shapes, np.array([b]), np.array([share]), np.array([1 - share])
+                found, expected = (_beta_slopes(*arguments, dense, by_second) for dense in (True, False))
+                np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_a_noncentral_t_distribution_of_few_or_many_degrees_of_freedom_has_derivatives_of_few_terms() -> None:
+    df, nc, t = np.array([1e-3, 0.05, 1e4]), np.array([1.0, -1.0, 2.0]), np.array([2.0, -3.0, 2.5])
+    leaves = [ag.tensor(one, requires_grad=True) for one in (df, nc)]
+    slopes = sync.grad(scipy.special.nctdtr(*leaves, t).sum(), leaves)
+
+    for position, slope in enumerate(slopes):
+        ends = [[df, nc, t], [df, nc, t]]
+        step = np.array([1e-5, 1e-4, 1.0]) if position == 0 else 1e-5
+        ends[0][position], ends[1][position] = ends[0][position] - step, ends[1][position] + step
+        low, high = (scipy.special.nctdtr(*one) for one in ends)
+        np.testing.assert_allclose(slope, (high - low) / (2 * step), rtol=1e-4)
+    assert _score_nodes(df / 2, nc, t)[2].max() < 400
+    assert len(_t_nodes(df, nc, t)[0]) < 400
+
+
 def test_what_is_no_distribution_has_no_derivative() -> None:
     leaf = ag.tensor(-1e8, requires_grad=True)
 
     for arguments in ((1e8, leaf, 0.4), (1e8, 1.0, leaf), (leaf, 1.0, 1.0)):
         (slope,) = sync.grad(scipy.special.chndtr(*arguments), [leaf])
         assert np.isnan(slope.item())
+    (slope,) = sync.grad(scipy.special.nctdtr(leaf, 1.0, 2.0), [leaf])
+    assert np.isnan(slope.item())
 
 
 def test_a_recurrence_over_too_many_degrees_is_refused() -> None:

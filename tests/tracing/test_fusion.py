@@ -16,7 +16,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError
-from asyncgrad.tracing import fusing, kernels, variant
+from asyncgrad.tracing import distances, fusing, kernels, variant
 from asyncgrad.tracing.compiling import COMPILER, Compiler
 from asyncgrad.tracing.fusion import Fusion
 from asyncgrad.tracing.table import Table
@@ -98,6 +98,28 @@ def test_a_long_chain_is_kernels_of_bounded_length_of_which_most_are_equal():
 
     assert [(one.begin, one.end) for one in groups[:2]] == [(0, 128), (128, 256)]
     assert len({one.kernel for one in groups[1:-1]}) == 1
+
+
+def test_what_is_read_much_later_is_written_past_the_caches(monkeypatch):
+    def chain(x):
+        y = x
+        for _ in range(40):
+            y = y * x + x
+        return y.sum()
+
+    def past(function):
+        groups = variant_of(function).fused.fusion.forward
+        return [one.is_past for group in groups for one in group.kernel.operands]
+
+    x = np.linspace(0.1, 0.9, 1000)
+    assert not any(past(fused(chain, ag.tensor(x, requires_grad=True))))
+    monkeypatch.setattr(distances, "_FAR", 100_000)
+    monkeypatch.setattr(distances, "_LATER", 40)
+    jitted = fused(chain, ag.tensor(x, requires_grad=True))
+    # What the backward reads at once is in the caches.
+    assert past(jitted).count(True) > 0 < past(jitted)[-10:].count(False)
+    assert same(chain, jitted, [x])
+    assert same(chain, jitted, [x * 0.5])
 
 
 def test_programs_that_differ_in_numbers_share_their_kernels(monkeypatch):
@@ -285,6 +307,17 @@ def test_warnings_and_errors_are_those_of_the_function(function, good, bad):
         with np.errstate(all=way):
             for _ in range(5):
                 assert told(jitted, bad) == told(function, bad)
+
+
+def test_kernels_that_are_compared_warn_of_nothing():
+    def function(x):
+        with np.errstate(divide="warn"):
+            return 1 / x * 2 + 1
+
+    jitted: Any = ag.jit(function, backend="fused")
+
+    with np.errstate(divide="ignore"):
+        assert [told(jitted, np.zeros(3)) for _ in range(6)] == 6 * [told(function, np.zeros(3))]
 
 
 def test_a_backward_warns_as_that_of_the_function():

@@ -7,6 +7,7 @@ import copy
 import gc
 import io
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
+from asyncgrad.core.graph.cost import LARGE
+from asyncgrad.core.recording import handwritten_node
 from asyncgrad.errors import ChangedTensorError, ReleasedGraphError
+from asyncgrad.tracing.table import Table
 from tests.support.failing import Trouble, raising
 from tests.support.leaves import leaf, leaf_of
 from tests.tracing.running import bits, compiled, grads_of, same
@@ -255,6 +259,37 @@ def test_threads_may_call_it_at_once(threads_switch_often):
     assert wrong == []
 
 
+@pytest.fixture
+def threads(monkeypatch) -> list[int]:
+    """Which thread has run each backward by a program, in a process that has met no large arrays."""
+    found: list[int] = []
+    run = Table.run_backward
+    monkeypatch.setattr(handwritten_node, "large_arrays_met", [False])
+    monkeypatch.setattr(Table, "run_backward", lambda *args: found.append(threading.get_ident()) or run(*args))
+    return found
+
+
+@pytest.mark.parametrize(("seconds", "is_elsewhere"), [(0.0, True), (10.0, False)])
+async def test_a_worker_runs_a_backward_that_is_expected_to_be_long(threads, seconds, is_elsewhere):
+    x = leaf_of(np.ones(LARGE))
+    jitted = compiled(lambda x: (x * x).sum(), x)
+
+    with ag.offload_threshold(seconds):
+        await jitted(x).backward()
+
+    assert [one != threading.get_ident() for one in threads] == [is_elsewhere]
+
+
+async def test_a_worker_runs_a_backward_of_little_that_has_kept_its_thread_for_long(threads):
+    jitted = compiled(lambda x: (x * x).sum(), leaf(1.0))
+
+    with ag.offload_threshold(0.0), ag.loop_budget(0.0):
+        for _ in range(2):
+            await jitted(leaf(1.0)).backward()
+
+    assert [one != threading.get_ident() for one in threads] == [False, True]
+
+
 async def test_tasks_may_call_it_at_once():
     jitted = compiled(loss, *map(ag.tensor, arguments(0)))
 
@@ -459,17 +494,26 @@ def test_numpys_warnings_are_those_of_the_function():
         jitted(leaf(0.0))
 
 
-def test_a_call_that_is_traced_or_compared_warns_as_often_as_the_function():
+def _under_its_own_errstate(x):
+    with np.errstate(all="warn"):
+        y = 1.0 / x
+    return (y * 2.0 + 1.0).sum()
+
+
+@pytest.mark.parametrize("function", [lambda x: np.log(x).sum(), _under_its_own_errstate])
+def test_a_call_that_is_traced_or_compared_warns_as_often_as_the_function(function):
     def warned(fn: Any) -> list[str]:
         with pytest.warns(RuntimeWarning) as found:
             ag.sync.backward(fn(leaf(0.0)))
         return [str(one.message) for one in found]
 
-    jitted = ag.jit(lambda x: np.log(x).sum())
-    expected = warned(jitted.function)
+    filters = warnings.filters[:]
+    jitted = ag.jit(function)
+    expected = warned(function)
 
     assert [warned(jitted) for _ in range(5)] == 5 * [expected]
     assert jitted.counts["replayed"] == 1
+    assert warnings.filters == filters
 
 
 def test_a_compiled_function_within_another_has_no_program_for_the_runs_that_compare_that():
@@ -494,12 +538,12 @@ def _under_two_errstates(x):
 def test_each_step_runs_under_the_errstate_that_the_function_gives_it(backend):
     jitted = compiled(_under_two_errstates, leaf(1.0), backend=backend)
 
-    with pytest.warns(RuntimeWarning) as warnings:
+    with pytest.warns(RuntimeWarning) as told:
         jitted(leaf(0.0))
     with np.errstate(all="ignore"), pytest.raises(FloatingPointError):
         jitted(leaf(-1.0))
 
-    assert [str(one.message) for one in warnings] == ["divide by zero encountered in reciprocal"]
+    assert [str(one.message) for one in told] == ["divide by zero encountered in reciprocal"]
     assert jitted.counts["replayed"] > 1
 
 

@@ -12,9 +12,9 @@ import pytest
 from asyncgrad.tracing import kernels as kernels_module
 from asyncgrad.tracing.fusion import Instruction, Kernel, Operand, chooses_as_here, kind_of
 from asyncgrad.tracing.inner_loops import InnerLoop, address_of
-from asyncgrad.tracing.kernels import compiled_kernel, has_quiet_comparisons
+from asyncgrad.tracing.kernels import compiled_kernel, has_quiet_comparisons, source_of
 from asyncgrad.tracing.loop_trials import call_loop
-from asyncgrad.tracing.runner import ERRORS
+from asyncgrad.tracing.runner import ERRORS, LINE
 from tests.support.sampling import some
 
 pytest.importorskip("llvmlite")
@@ -281,3 +281,21 @@ def test_comparisons_of_machines_that_have_no_quiet_ones_have_the_same_bits(monk
     monkeypatch.setattr(kernels_module, "has_quiet_comparisons", lambda: False)
 
     test_an_operation_has_the_bits_of_its_ufunc(name, kind, OF_FLOATS[name])
+
+
+@pytest.mark.parametrize("kind", ["f", "d", "l", "?"])
+def test_whole_lines_are_written_past_the_caches(kind):
+    for shape, row, is_whole in (((263,), 263, True), ((5, 64), 64, True), ((5, 40), 128, True), ((5, 40), 41, False)):
+        memory = np.zeros(8192, np.uint8)
+        begin = -address_of(memory) % LINE
+        into = memory[begin:].view(kind)[: shape[0] if len(shape) == 1 else shape[0] * row]
+        into = into if len(shape) == 1 else into.reshape(shape[0], row)[:, : shape[1]]
+        given = np.resize(numbers(kind), shape)
+        code = [Instruction("load", kind, kind, (0,)), Instruction("store", kind, kind, (1, 0))]
+        kernel = kernel_of(code, [given, into])
+        given_operand, target = kernel.operands
+        kernel = kernel._replace(operands=(given_operand, target._replace(is_past=True)))
+        run(kernel, [given, into])
+        assert into.tobytes() == (given != 0 if kind == "?" else given).tobytes()
+        written_past = "!nontemporal" in source_of(kernel, has_quiet_comparisons())
+        assert written_past == (is_whole and shape[-1] * into.itemsize >= LINE)

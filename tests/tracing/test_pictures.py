@@ -9,7 +9,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import optim
-from asyncgrad.errors import ArgumentError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError
 from tests.observing.visualize.test_visualize import data_of
 from tests.tracing.running import compiled
 
@@ -159,3 +159,21 @@ def test_options_of_graphs_are_refused_for_a_program(option):
         ArgumentError, match="no leaves to be named by params=, and no nodes to be coloured by profile="
     ):
         ag.visualize(explanation, format="dot", **options)
+
+
+def test_where_a_function_is_eager_for_good_the_reason_is_told():
+    @ag.jit
+    def writing(x):
+        x += 1
+        return x * 2
+
+    for _ in range(3):
+        writing(np.ones(2))
+
+    with pytest.raises(ArgumentError, match="writing has no program: it writes into argument 0"):
+        ag.visualize(writing)
+
+
+def test_a_function_that_is_not_compiled_is_drawn_by_its_explanation():
+    with pytest.raises(ArgumentTypeError, match=r"draw ag\.jit\.explain\(fn, \*args\)"):
+        ag.visualize(loss)  # type: ignore[call-overload]

@@ -112,6 +112,20 @@ def test_a_training_step_on_a_worker_is_a_program_of_that_thread():
     assert not [event for event in prof.events if event.kind == "backward"]
 
 
+def doubled(x: Any) -> Any:
+    return np.tanh(x) * 2
+
+
+def test_the_rows_of_a_map_are_one_program():
+    mapped, batch = ag.func.vmap(doubled), np.ones((80, 3))
+    mapped(batch)
+
+    with ag.profile() as prof:
+        mapped(batch)
+
+    assert [event.name for event in programs(prof)] == ["forward of ag.func.vmap(doubled)"]
+
+
 def test_what_is_not_traced_yet_is_eager_in_a_profile_and_seen_node_by_node():
     w, x = arguments()
     jitted = ag.jit(loss, verify=0)

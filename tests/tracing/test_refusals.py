@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import copy
 import itertools
@@ -268,10 +269,41 @@ def test_a_function_that_tells_no_parameters_has_no_static_ones():
     assert ag.jit(max) is not None
 
 
+def checked(x):
+    if x[0] < 0:
+        raise ValueError("negative")
+    return x * 2
+
+
+def test_a_call_that_raises_while_it_is_traced_leaves_others_to_be_compiled():
+    jitted = ag.jit(checked, verify=0)
+    for number in (1.0, -1.0, 1.0, 1.0):
+        with contextlib.suppress(ValueError):
+            jitted(leaf(number))
+
+    assert jitted.counts["replayed"] == 1
+
+
+def test_a_function_that_always_raises_is_traced_three_times():
+    jitted = ag.jit(checked)
+    for _ in range(6):
+        with pytest.raises(ValueError, match="negative"):
+            jitted(leaf(-1.0))
+
+    assert jitted.counts["traces"] == 3
+    assert jitted.counts["eager: ValueError in the traced run: negative"] == 3
+
+
+@pytest.mark.parametrize("kind", [classmethod, staticmethod])
+def test_a_function_is_compiled_before_it_is_made_a_method_of_a_class(kind):
+    with pytest.raises(ArgumentTypeError, match=f"write @{kind.__name__} above @ag.jit"):
+        ag.jit(kind(lambda x: x))
+
+
 def test_a_static_argument_that_cannot_be_hashed_is_named():
     jitted = ag.jit(lambda x, sizes: x, static=["sizes"])
 
-    with pytest.raises(ArgumentTypeError, match="a static argument of a compiled function must be hashable"):
+    with pytest.raises(ArgumentTypeError, match=r"must be hashable, not list \[1\]: leave it out of static="):
         jitted(leaf(1.0), [1])
 
 

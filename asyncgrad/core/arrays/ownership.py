@@ -73,8 +73,6 @@ def make_all_private(holder: MutableSequence[Any], places: Iterable[int] | None 
     """Do what `make_private` does, for each gradient in a list, or for those at `places`."""
     for index in range(len(holder)) if places is None else places:
         value = holder[index]
-        if value is None or isinstance(value, np.generic):
-            continue
         # The most common kinds, without a call.
         if value.__class__ is np.ndarray:
             if getrefcount(value) > _SOLE:
@@ -82,6 +80,8 @@ def make_all_private(holder: MutableSequence[Any], places: Iterable[int] | None 
                 continue
             if value.base is None:
                 continue
+        elif value is None or isinstance(value, np.generic):
+            continue
         del value
         if not is_private(holder, index):
             holder[index] = private_copy(holder[index])
@@ -99,16 +99,11 @@ def prepare_all_to_lend(holder: MutableSequence[Any], places: Iterable[int] | No
     """Do what `prepare_to_lend` does, for each gradient in a list, or for those at `places`."""
     for index in range(len(holder)) if places is None else places:
         value = holder[index]
-        if (
-            value is None
-            or isinstance(value, np.generic)
-            or (
-                value.__class__ is np.ndarray
-                and value.base is None
-                and getrefcount(value) <= _SOLE
-                and value.flags.writeable
-            )
-        ):
+        # As in `make_all_private`.
+        if value.__class__ is np.ndarray:
+            if value.base is None and getrefcount(value) <= _SOLE and value.flags.writeable:
+                continue
+        elif value is None or isinstance(value, np.generic):
             continue
         del value
         if not is_private(holder, index) or _is_read_only(holder[index]):

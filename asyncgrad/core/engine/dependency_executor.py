@@ -129,7 +129,7 @@ class DependencyExecutor:
             else:
                 # An error that `deliver` raises is reported for this node.
                 self.node = node
-                (self._deliver_there if several_devices[0] else self.deliver)(node, edge, grad)
+                (self._deliver_there if several_devices[0] else self.deliver)(node, ((edge, grad),))
                 self.node = None
         return True
 
@@ -156,6 +156,10 @@ class DependencyExecutor:
         """Run ready nodes until none is ready, `clock` passes `deadline`, or one needs more than a plain call."""
         if self._early is not None and not self.count(deadline, clock):
             return Stop.BUDGET_SPENT
+        heap = self._ready.heap
+        if heap and heap[0][2].meta is not None:
+            # In a graph whose nodes wait nearly all come by here, one in each call.
+            return self._begin_turn(heappop(heap)[2])
         task = self._task
         release, is_watched, observed = not task.keep_graph, task.anomaly is not None, task.observed_steps
         run_leaf = task.run_leaf if observed is None else observed.run_leaf
@@ -166,16 +170,16 @@ class DependencyExecutor:
         whole = None if task.limits is None else task.limits.whole
         #: The device of the last node that runs in this thread.
         here: Any = None
-        heap, buffers, in_flight, streams = self._ready.heap, self._buffers, self._in_flight, self._streams
+        buffers, in_flight, streams = self._buffers, self._in_flight, self._streams
         while heap:
             node: Any = heappop(heap)[2]
+            if node.meta is not None or is_watched or (node.device is not here and needs_node_task(node.device)):
+                return self._begin_turn(node)
             in_flight.add(node)
             if streams is not None:
                 streams.begin(node)
             grads = buffers.pop(node).values
             self.node = node
-            if node.meta is not None or is_watched or (node.device is not here and needs_node_task(node.device)):
-                return _make_turn((node, grads))
             if node.device is not here:
                 here = node.device
                 if several_devices[0]:
@@ -208,6 +212,15 @@ class DependencyExecutor:
                 return Stop.BUDGET_SPENT
         self.node = None
         return Stop.DRAINED
+
+    def _begin_turn(self, node: Node) -> NodeTurn:
+        """Return the turn of a ready node, which needs more than a plain call."""
+        self._in_flight.add(node)
+        if self._streams is not None:
+            self._streams.begin(node)
+        grads = self._buffers.pop(node).values
+        self.node = node
+        return _make_turn((node, grads))
 
     def is_waiting(self) -> bool:
         """Tell whether no node is ready, and all edges have been counted."""
@@ -256,9 +269,7 @@ class DependencyExecutor:
             self.prepare_to_wait()
         self._in_flight.discard(node)
         if outputs is not None:
-            deliver = self._deliver_there if several_devices[0] else self.deliver
-            for edge, grad in enumerate(outputs):
-                deliver(node, edge, grad, fits)
+            (self._deliver_there if several_devices[0] else self.deliver)(node, enumerate(outputs), fits)
 
     def mark_ended(self, node: Node) -> None:
         """Note that a node has ended after a failure, when `end_turn` is not called any more."""
@@ -271,53 +282,53 @@ class DependencyExecutor:
     def recheck(self) -> None:
         """Do nothing: changes at a node are found when its turn comes."""
 
-    def deliver(self, node: Node, edge: int, grad: Any, fits: bool = False) -> None:
-        """Deliver a gradient, which may be None, along one edge.
+    def deliver(self, node: Node, grads: Iterable[tuple[int, Any]], fits: bool = False) -> None:
+        """Deliver gradients of one node, each of which may be None, along its edges.
 
         Args:
-            node: the node whose gradient it is.
-            edge: the number of the edge.
-            grad: the gradient.
-            fits: whether it has the metadata of the input that the edge leads to.
+            node: the node whose gradients they are.
+            grads: the number of an edge and its gradient, for each.
+            fits: whether they have the metadata of the inputs that the edges lead to.
         """
-        target = node.next_nodes[edge]
-        if target is None:
-            return
+        targets, input_nrs = node.next_nodes, node.input_nrs
         if self._early is not None:
-            self._early.append((node, edge, grad))
+            self._early += [(node, edge, grad) for edge, grad in grads if targets[edge] is not None]
             return
-        input_nr = node.input_nrs[edge]
-        if grad is not None and not fits:
-            grad = conform(node, edge, target, input_nr, grad)
-        dependencies = self._dependencies
-        left = dependencies.get(target, 0) - 1
-        if left < 0:
-            raise GraphError(
-                f"{identify(node)} delivered to {target.name}, which waits for nothing: "
-                "an edge was changed while a backward ran through it. Change a graph before or after its backward"
-            )
-        dependencies[target] = left
-        infos = self.exec_info
-        # Nearly all that is reached runs whole.
-        if infos is not None and target not in infos.whole and not infos.executes(target):
-            return
-        buffer = self._buffers.get(target)
-        if buffer is None:
-            is_plain = target.meta is None and target.shape is not None
-            buffer = self._buffers[target] = InputBuffer(1 if is_plain else len(target.input_metadata))
-        if self._streams is None:
-            buffer.add(input_nr, grad, (node, edge), self._in_place)
-        else:
-            self._streams.add(buffer, node, edge, target, input_nr, grad, self._in_place)
-        if not left:
-            self._ready.push(target, target)
+        dependencies, buffers, infos, streams = self._dependencies, self._buffers, self.exec_info, self._streams
+        for edge, grad in grads:
+            target = targets[edge]
+            if target is None:
+                continue
+            input_nr = input_nrs[edge]
+            value = grad if grad is None or fits else conform(node, edge, target, input_nr, grad)
+            left = dependencies.get(target, 0) - 1
+            if left < 0:
+                raise GraphError(
+                    f"{identify(node)} delivered to {target.name}, which waits for nothing: "
+                    "an edge was changed while a backward ran through it. Change a graph before or after its backward"
+                )
+            dependencies[target] = left
+            # Nearly all that is reached runs whole.
+            if infos is not None and target not in infos.whole and not infos.executes(target):
+                continue
+            buffer = buffers.get(target)
+            if buffer is None:
+                is_plain = target.meta is None and target.shape is not None
+                buffer = buffers[target] = InputBuffer(1 if is_plain else len(target.input_metadata))
+            if streams is None:
+                buffer.add(input_nr, value, (node, edge), self._in_place)
+            else:
+                streams.add(buffer, node, edge, target, input_nr, value, self._in_place)
+            if not left:
+                self._ready.push(target, target)
 
-    def _deliver_there(self, node: Node, edge: int, grad: Any, fits: bool = False) -> None:
-        """Do what `deliver` does, while the device of the node at the edge is the current one of its library."""
-        target = node.next_nodes[edge]
-        with keep_device():
-            use_device(None if target is None else target.device)
-            self.deliver(node, edge, grad, fits)
+    def _deliver_there(self, node: Node, grads: Iterable[tuple[int, Any]], fits: bool = False) -> None:
+        """Do what `deliver` does, while the device of the node at each edge is the current one of its library."""
+        for edge, grad in grads:
+            target = node.next_nodes[edge]
+            with keep_device():
+                use_device(None if target is None else target.device)
+                self.deliver(node, ((edge, grad),), fits)
 
     def on_suspend(self) -> None:
         """Sum gradients in an order fixed by the graph from here on, since bodies overlap.

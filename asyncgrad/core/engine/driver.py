@@ -73,10 +73,10 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 if isinstance(step, NodeTurn):
                     group = group or NodeTaskGroup(graph_task, running_loop())
                     group.start(step)
-            if group is not None:
-                if step is None or step is Stop.DRAINED:
-                    await group.wait()
-                    resumed, deadline = _resume(clock, budget)
+            if group is not None and (step is None or step is Stop.DRAINED):
+                await group.wait()
+                resumed, deadline = _resume(clock, budget)
+            if group is not None and group.finished:
                 group.collect()
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or clock() > deadline:

@@ -286,8 +286,7 @@ class FastPath:
     def leave(self, node: Node, edge: int, outputs: tuple[Any, ...]) -> Stop:
         """Hand over in the middle of `node`, whose gradients before number `edge` have been delivered."""
         executor = self.hand_over([target for target in node.next_nodes[edge:] if target is not None])
-        for index in range(edge, len(outputs)):
-            executor.deliver(node, index, outputs[index])
+        executor.deliver(node, [*enumerate(outputs)][edge:])
         return Stop.HANDED_OVER
 
     def _stop_at_deadline(self, last: Node, newest: Any, arrived: Any) -> Stop:

@@ -1,15 +1,15 @@
-"""MemoizedRun: a run of a rule that is marked as `is_memoized`, which is not made where the node has kept the answer.
+"""Answers of rules and merges that are marked as `is_memoized`, which are not asked where the node has kept the answer.
 
-Under `retain_graph="until_success"` the answers of such rules stay at their nodes until the backward has succeeded, so
-that the next try asks only what has not been answered. A node keeps its last answer, with the bits of the gradients
-that it is for; of the rows of a batch it keeps as many as there are rows.
+Under `retain_graph="until_success"` such answers stay at their nodes until the backward has succeeded, so that the next
+try asks only what has not been answered. A node keeps the last answer of its body, and of the merge at each input, with
+the bits of the gradients that it is for; of the rows of a batch it keeps as many as there are rows.
 """
 
 from __future__ import annotations
 
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from ..arrays.bits import bits_of
 from ..arrays.ownership import private_copy
@@ -19,16 +19,58 @@ from ..graph.packed import Packed
 from ..graph.saved import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Hashable
 
     from ..graph.node import Node
     from .exec_info import ExecInfos
 
-__all__ = ["MemoizedRun"]
+__all__ = ["MemoizedRun", "Question"]
 
 #: Guards the answers of a node, which rows on several workers may add and remove at a time. Reentrant: what the garbage
 #: collector runs, at any line, may run a backward.
 _MUTEX = threading.RLock()
+
+#: Stands for the body of a node, where the number of an input stands for the merge there.
+_BODY: Final = -1
+
+
+@final
+class Question:
+    """What the body of a node, or the merge at one of its inputs, is asked.
+
+    Args:
+        node: the node.
+        asked: the number of the input, or `_BODY`.
+        bits: all that the answer depends on.
+        most: how many answers the node keeps of the one who is asked.
+    """
+
+    __slots__ = ("_asked", "_bits", "_most", "_node")
+
+    def __init__(self, node: Node, asked: int, bits: Hashable, most: int) -> None:
+        self._node, self._asked, self._bits, self._most = node, asked, bits, most
+
+    def recall(self) -> tuple[Any, ...] | None:
+        """Return the answer that the node has kept; None where there is none."""
+        with _MUTEX:
+            return self._kept().get(self._bits)
+
+    def keep(self, answer: tuple[Any, ...]) -> None:
+        """Keep the answer, and of those before it the newest."""
+        with _MUTEX:
+            kept = self._kept()
+            kept.pop(self._bits, None)
+            while len(kept) >= self._most:
+                del kept[next(iter(kept))]
+            kept[self._bits] = answer
+
+    def forget(self) -> None:
+        """Keep no answer, since the node has refused it."""
+        with _MUTEX:
+            self._kept().pop(self._bits, None)
+
+    def _kept(self) -> dict[Hashable, tuple[Any, ...]]:
+        return self._node.make_meta().answers_of(self._asked)
 
 
 @final
@@ -42,27 +84,21 @@ class MemoizedRun:
         most: how many answers the node keeps.
     """
 
-    __slots__ = ("_grads", "_most", "_node", "_question")
+    __slots__ = ("_grads", "_node", "question")
 
     def __init__(self, node: Node, grads: tuple[Any, ...], limits: ExecInfos | None, most: int) -> None:
         self._node = node
         self._grads = grads
-        self._most = most
         wanted = [target is not None and (limits is None or limits.executes(target)) for target in node.next_nodes]
         # Now, since the body may write into what it gets.
-        self._question = (*wanted, *map(bits_of, grads))
+        self.question = Question(node, _BODY, (*wanted, *map(bits_of, grads)), most)
 
     def recall(self) -> tuple[Any, ...] | None:
         """Return the answer that the node has kept, the caller's own; None where it has to be asked."""
-        kept = self._node.make_meta().kept_answer(self._question)
+        kept = self.question.recall()
         if kept is None or not _has_saved_what_it_had(self._node):
             return None
         return tuple(map(_copy, kept))
-
-    def forget(self) -> None:
-        """Keep no answer to what was asked, which the node has refused."""
-        with _MUTEX:
-            self._node.make_meta().forget_answer(self._question)
 
     def ask(self) -> Any:
         """Run the body, in any thread; keep and return its gradients, or return an awaitable that does."""
@@ -79,8 +115,7 @@ class MemoizedRun:
         if not isinstance(outputs, (tuple, list)):
             return outputs
         answer = tuple(map(_copy, outputs))
-        with _MUTEX:
-            self._node.make_meta().keep_answer(self._question, answer, self._most)
+        self.question.keep(answer)
         # The body may write into what it has returned, and so may who gets this.
         return tuple(map(_copy, answer))
 

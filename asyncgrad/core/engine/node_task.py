@@ -16,7 +16,7 @@ from ..arrays.current_devices import coroutine_on_device, several_devices
 from ..arrays.current_streams import follow_streams
 from ..arrays.ownership import make_all_private, make_private, prepare_all_to_lend, prepare_to_lend
 from ..arrays.tensor_base import TensorBase
-from ..arrays.value_type import ValueGradient, ValueType
+from ..arrays.value_type import ValueGradient
 from ..graph.anomaly import check_nan
 from ..graph.grad_journal import change_grad
 from ..graph.leaf import Leaf
@@ -32,7 +32,7 @@ from .dependency_executor import gradient_count_error
 from .device import has_custom_run, has_limit
 from .device_limit import acquire_permit
 from .loops import loop_is_running, run_on_own_loop
-from .memoized import MemoizedRun
+from .memoized import MemoizedRun, Question
 from .node_lock import acquire, release, try_acquire
 from .streams import enter_streams
 
@@ -58,10 +58,10 @@ class NodeTask:
         group: the NodeTaskGroup that runs it; None in a blocking backward.
     """
 
-    __slots__ = ("grads", "graph_task", "group", "is_sent", "memoized_run", "node")
+    __slots__ = ("answered", "grads", "graph_task", "group", "is_sent", "node")
 
-    #: The run of its body, if that is memoized; else unset, so that it costs nothing.
-    memoized_run: MemoizedRun
+    #: What a memoized body or merge has answered here, and may be refused yet; mostly unset, so that it costs nothing.
+    answered: tuple[Question, ...]
 
     def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], group: TaskGroupLike | None = None) -> None:
         self.group: Any = group
@@ -122,7 +122,9 @@ class NodeTask:
             inputs = unheld(self._lend(self.grads)) if meta.post_hooks else ()
             if meta.takes_values:
                 self.grads[:] = unheld(self.grads)
-            keeps_answer = node.is_memoized and graph_task.most_answers > 0 and not graph_task.create_graph
+                # The hooks have accepted what was merged.
+                self.answered = ()
+            keeps_answer = node.is_memoized and self._remembers()
             if keeps_answer or isinstance(node, Leaf) or has_custom_run(node.device):
                 outputs = await self._run_apart(keeps_answer)
             else:
@@ -141,16 +143,21 @@ class NodeTask:
                 check_nan(node, outputs)
             if not graph_task.keep_graph:
                 node.release_variables()
+                if node.is_memoized or meta.takes_values:
+                    meta.forget_answers()
             return tuple(outputs)
         except Exception as error:
-            if hasattr(self, "memoized_run"):
-                # The node has refused what its body has answered: the next try asks again.
-                self.memoized_run.forget()
-            if node.concurrent:
-                _refuse_write(node, error)
+            self._forget_refused(error)
             raise
         finally:
             release(meta, graph_task)
+
+    def _forget_refused(self, error: Exception) -> None:
+        """Have the next try ask again what the node has refused; raise what the error of a concurrent node means."""
+        for question in getattr(self, "answered", ()):
+            question.forget()
+        if self.node.concurrent:
+            _refuse_write(self.node, error)
 
     async def _enter_stream(self, stream: Any) -> None:
         """Make the node's stream the current one of this run; suspends until a body may run on it."""
@@ -166,21 +173,28 @@ class NodeTask:
         for index, metadata in enumerate(self.node.input_metadata):
             held = grads[index]
             if isinstance(metadata, ValueMetadata) and held is not None and len(held.gradients) > 1:
-                if metadata.type.is_memoized and self.graph_task.until_success:
-                    merged = await self._merge_memoized(index, metadata.type, held.gradients)
+                if metadata.type.is_memoized and self._remembers():
+                    grads[index] = await self._merge_memoized(index, metadata, held)
                 else:
-                    merged = await self._call(metadata.type.merge, held.gradients)
-                grads[index] = metadata.merged(held, merged, self.node)
+                    grads[index] = await self._merge(metadata, held)
 
-    async def _merge_memoized(self, index: int, kind: ValueType, gradients: tuple[Any, ...]) -> Any:
-        """Return what a merge returns, which the node keeps until the backward has succeeded."""
-        meta = self.node.make_meta()
-        if not hasattr(meta, "merges"):
-            meta.merges = {}
-        question = bits_of(gradients)
-        if index not in meta.merges or meta.merges[index][0] != question:
-            meta.merges[index] = question, await self._call(kind.merge, gradients)
-        return meta.merges[index][1]
+    async def _merge(self, metadata: ValueMetadata, held: ValueGradient) -> ValueGradient | None:
+        return metadata.merged(held, await self._call(metadata.type.merge, held.gradients), self.node)
+
+    async def _merge_memoized(self, index: int, metadata: ValueMetadata, held: ValueGradient) -> ValueGradient | None:
+        """Return what `_merge` does, which the node keeps until the backward has succeeded."""
+        question = Question(self.node, index, bits_of(held.gradients), self.graph_task.most_answers)
+        answer = question.recall()
+        if answer is None:
+            answer = (await self._merge(metadata, held),)
+            question.keep(answer)
+        self.answered = (*getattr(self, "answered", ()), question)
+        merged: ValueGradient | None = answer[0]
+        return merged
+
+    def _remembers(self) -> bool:
+        """Tell whether what is memoized is kept for another try of this backward."""
+        return self.graph_task.most_answers > 0 and not self.graph_task.create_graph
 
     async def _run_pre_hooks(self, meta: NodeMeta) -> bool:
         """Capture, and run the hooks that come before the body; tell whether the body is to run."""
@@ -236,12 +250,14 @@ class NodeTask:
         prepare_all_to_lend(self.grads)
         grads = tuple(self.grads)
         self.grads.clear()
-        run = self.memoized_run = MemoizedRun(node, grads, graph_task.limits, graph_task.most_answers)
+        run = MemoizedRun(node, grads, graph_task.limits, graph_task.most_answers)
         outputs = run.recall()
         if outputs is None:
             body = Body(node, grads, None if node.is_async or self.is_sent else self.group, graph_task.reentrant_depth)
             body.run_by(run.ask)
             outputs = await self._await_body(body)
+        # Not before: another row with the same gradients may have an answer where this one has failed.
+        self.answered = (run.question,)
         return self._conform_outputs(outputs)
 
     async def _await_body(self, body: Body) -> Any:
@@ -323,11 +339,14 @@ class NodeTask:
             raise no_tuple_error(node, outputs)
         if len(outputs) != len(node.next_nodes):
             raise gradient_count_error(node, tuple(outputs))
-        conforming = []
+        conforming: list[Any] = []
         create_graph, edge = self.graph_task.create_graph, -1
         # Without `enumerate` and `strict`, which cost as much as the check of one gradient.
         for target, input_nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
             edge += 1
+            if grad is None:
+                conforming.append(None)
+                continue
             value = grad
             if isinstance(grad, TensorBase):
                 if target is not None and grad._device is not target.device:
@@ -336,7 +355,7 @@ class NodeTask:
                     value = value._data
             if create_graph:
                 value = values.wrap(value, node.device)
-            if value is not None and target is not None:
+            if target is not None:
                 value = conform(node, edge, target, input_nr, value)
             conforming.append(value)
         return conforming

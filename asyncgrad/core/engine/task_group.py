@@ -197,6 +197,8 @@ class NodeTaskGroup:
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.on_suspend()
             self._told = executor
+        # A later error is none of this node's.
+        graph_task.executor.node = None
 
     async def _run_on_worker(self, node_task: NodeTask) -> Any:
         """Run a NodeTask on the worker of its device; suspends until it has ended.

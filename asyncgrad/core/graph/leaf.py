@@ -19,7 +19,7 @@ from .naming import outline
 from .node import LEAF_ORDER, MAIN_THREAD, Edge, GradientEdge, Node, NodeMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "AccumulateGrad",
@@ -291,7 +291,7 @@ def gradient_edge(tensor: TensorBase) -> Edge | None:
     return make_edge((accumulator(tensor, meta), 0))
 
 
-def gradient_places(tensors: Sequence[TensorBase]) -> tuple[list[Node | None], list[int]]:
+def gradient_places(tensors: Iterable[TensorBase]) -> tuple[list[Node | None], list[int]]:
     """Return the node and the number of its input to which the gradient of each tensor flows, as `gradient_edge` does.
 
     Without an Edge for each of the parameters of a model.

@@ -86,7 +86,6 @@ class NodeMeta:
         "contention",
         "holder",
         "input_metadata",
-        "merges",
         "metadata",
         "post_hooks",
         "pre_hooks",
@@ -115,39 +114,22 @@ class NodeMeta:
         self.holder: Any = None
         self.contention: Any = None
 
-    #: What the body of a memoized node has answered, by what it was asked: see `core/engine/memoized.py`. Mostly unset,
-    #: so that it costs nothing.
-    answers: dict[Hashable, tuple[Any, ...]]
+    #: What the body of a memoized node, and merges of gradients at its inputs, have answered, by who was asked, and by
+    #: what: see `core/engine/memoized.py`. Mostly unset, so that it costs nothing.
+    answers: dict[int, dict[Hashable, tuple[Any, ...]]]
 
-    #: What merges of gradients that are no arrays were asked and have answered, by input; mostly unset, too.
-    merges: dict[int, tuple[Any, Any]]
-
-    def kept_answer(self, question: Hashable) -> tuple[Any, ...] | None:
-        """Return what the body has answered to that; None if no answer is kept."""
-        # Here and below: another thread may let go of all answers meanwhile.
-        kept: dict[Hashable, tuple[Any, ...]] = getattr(self, "answers", {})
-        return kept.get(question)
-
-    def keep_answer(self, question: Hashable, answer: tuple[Any, ...], most: int) -> None:
-        """Keep an answer, and of those before it the newest, `most` in all."""
-        kept: dict[Hashable, tuple[Any, ...]] | None = getattr(self, "answers", None)
+    def answers_of(self, asked: int) -> dict[Hashable, tuple[Any, ...]]:
+        """Return the answers that are kept of one who was asked, by the questions, the oldest first."""
+        # Another thread may let go of all answers meanwhile.
+        kept: dict[int, dict[Hashable, tuple[Any, ...]]] | None = getattr(self, "answers", None)
         if kept is None:
             kept = self.answers = {}
-        kept.pop(question, None)
-        while len(kept) >= most:
-            del kept[next(iter(kept))]
-        kept[question] = answer
-
-    def forget_answer(self, question: Hashable) -> None:
-        """Let go of the answer to that, if it is kept."""
-        getattr(self, "answers", {}).pop(question, None)
+        return kept.setdefault(asked, {})
 
     def forget_answers(self) -> None:
         """Let go of the kept answers, if there are any."""
         if hasattr(self, "answers"):
             del self.answers
-        if hasattr(self, "merges"):
-            del self.merges
 
 
 class Edge(NamedTuple):

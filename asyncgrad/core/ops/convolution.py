@@ -52,8 +52,13 @@ def _row(row: Any) -> Any:
     return row
 
 
-def _middle(whole: Any, mode: str, first: int, second: int, start: int) -> Any:
+def _middle(whole: Any, mode: str | int, first: int, second: int, start: int) -> Any:
     """Return the part of a whole convolution that the mode asks for, given the two lengths."""
+    if not isinstance(mode, (str, int, np.integer)) or isinstance(mode, bool):
+        raise TypeError(f"a convolution takes mode='full', 'same' or 'valid', not {mode!r}")
+    if not isinstance(mode, str):
+        # As NumPy: modes have numbers, too.
+        mode = dict(enumerate(("valid", "same", "full"))).get(int(mode), mode)
     longer, shorter = max(first, second), min(first, second)
     if mode == "full":
         return whole

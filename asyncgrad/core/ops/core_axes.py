@@ -12,7 +12,7 @@ from ..recording.primitive import RULES
 __all__ = ["along_axes"]
 
 
-def along_axes(ufunc: np.ufunc, rule: Callable[..., Any], axes: Any, keepdims: bool) -> Callable[..., Any]:
+def along_axes(ufunc: np.ufunc, rule: Callable[..., Any], axes: Any, keepdims: bool | None) -> Callable[..., Any]:
     """Return the rule of a ufunc with a signature, for operands whose vectors or matrices lie along given axes.
 
     Args:
@@ -20,7 +20,7 @@ def along_axes(ufunc: np.ufunc, rule: Callable[..., Any], axes: Any, keepdims: b
         rule: takes them along the last axes, and returns a result of which the same holds.
         axes: as of the ufunc: for each operand and the result a tuple of axes, or one number. The result may be left
             out where it has none. None for the last axes.
-        keepdims: whether an axis of length 1 stays where a vector was.
+        keepdims: whether an axis of length 1 stays where a vector was; None where nothing is said.
 
     Raises:
         TypeError: `axes` is no list, or of tuples; or the ufunc takes no `keepdims`.
@@ -30,10 +30,10 @@ def along_axes(ufunc: np.ufunc, rule: Callable[..., Any], axes: Any, keepdims: b
     def moved(*inputs: Any) -> Any:
         inputs = tuple(one if hasattr(one, "ndim") else np.asarray(one) for one in inputs)
         counts = _counts(ufunc, [one.ndim for one in inputs])
-        if keepdims and (counts[-1] or len(set(counts[:-1])) > 1):
+        if keepdims is not None and (counts[-1] or len(set(counts[:-1])) > 1):
             raise TypeError(f"numpy.{ufunc.__name__} does not support keepdims: its signature is {ufunc.signature}")
         may_lack = counts[-1] == 0
-        counts[-1] += keepdims
+        counts[-1] += bool(keepdims)
         ends = [tuple(range(-count, 0)) for count in counts]
         places = ends if axes is None else _places(ufunc, axes, counts, may_lack)
         turned = [_moved(one, place, end) for one, place, end in zip(inputs, places, ends, strict=False)]

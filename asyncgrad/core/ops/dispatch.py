@@ -142,8 +142,10 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     axis = {"axis": kwargs.pop("axis")} if ufunc.signature is not None and "axis" in kwargs else {}
     by_axes = ufunc.signature is not None and not {"axes", "keepdims"}.isdisjoint(kwargs)
     if by_axes:
-        places = [axis.pop("axis")] * ufunc.nargs if axis else None
-        rule = along_axes(ufunc, rule, kwargs.pop("axes", places), kwargs.pop("keepdims", False))
+        keepdims = kwargs.pop("keepdims", None)
+        # The result has an axis there if it is kept.
+        places = [axis.pop("axis")] * (ufunc.nargs if keepdims else ufunc.nin) if axis else None
+        rule = along_axes(ufunc, rule, kwargs.pop("axes", places), keepdims)
     casting, order = kwargs.pop("casting", "same_kind"), kwargs.pop("order", "K")
     kwargs.pop("subok", None)
     if kwargs:

@@ -36,6 +36,8 @@ __all__ = [
     "where_",
 ]
 
+_NO_VALUE: Any = np._NoValue
+
 
 # The sign of a real number is constant between its steps; the sign of a complex one, z / abs(z), turns with z.
 
@@ -139,12 +141,12 @@ def _(g: Array, a: Any, low: Any, high: Any) -> Array:
 
 def clip(
     a: Any,
-    a_min: Any = None,
-    a_max: Any = None,
+    a_min: Any = _NO_VALUE,
+    a_max: Any = _NO_VALUE,
     out: Any = None,
     *,
-    min: Any = None,
-    max: Any = None,
+    min: Any = _NO_VALUE,
+    max: Any = _NO_VALUE,
     dtype: npt.DTypeLike | None = None,
     where: Any = True,
     **kwargs: Any,
@@ -154,9 +156,15 @@ def clip(
         raise TypeError(f"numpy.clip on a Tensor does not take {', '.join(kwargs)}")
     if where is not True and out is None:
         raise TypeError("numpy.clip with where= leaves the rest undefined: pass out= as well")
-    if (a_min is not None and min is not None) or (a_max is not None and max is not None):
+    if (a_min is _NO_VALUE) != (a_max is _NO_VALUE):
+        raise TypeError(
+            "numpy.clip takes both a_min and a_max, of which either may be None: for one, write min= or max="
+        )
+    if a_min is _NO_VALUE:
+        a_min, a_max = (None if bound is _NO_VALUE else bound for bound in (min, max))
+    elif min is not _NO_VALUE or max is not _NO_VALUE:
         raise ValueError("numpy.clip takes a bound by position or as min= and max=, not both ways")
-    result = clip_(a, min if a_min is None else a_min, max if a_max is None else a_max, dtype)
+    result = clip_(a, a_min, a_max, dtype)
     return result if out is None else write(out, result)
 
 

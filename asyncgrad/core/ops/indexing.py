@@ -423,6 +423,8 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     if trim not in ("fb", "bf", "f", "b"):
         raise ValueError(f"trim_zeros takes trim='f', 'b' or 'fb', not {trim!r}")
     axes = reduced_axes(axis, filt.ndim)
+    if not filt.ndim:
+        return part(filt, ())
     found = [(int(places.min()), int(places.max()) + 1) if places.size else (0, 0) for places in np.nonzero(raw(filt))]
     return part(
         filt,

@@ -92,8 +92,8 @@ def quantile(
         if a.dtype.kind == "f" and a.dtype.isnative
         else a.astype(a.dtype.newbyteorder("=") if a.dtype.kind == "f" else float)
     )
-    # A Python number does not change the dtype of the result, as in NumPy's promotion.
-    fractions = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
+    # A Python number, of which NumPy's own are no kind here, does not change the dtype of the result.
+    fractions = np.asarray(q, a.dtype) if type(q) in (int, float) else on_host(raw(q))
     recorded = recorded_fractions(q, method)
     if not ((fractions >= 0) & (fractions <= 1)).all():
         raise ValueError(f"numpy.quantile takes q from 0 to 1 (numpy.percentile from 0 to 100), not the fraction {q}")
@@ -405,7 +405,7 @@ def _steps(points: Any, axis: int, f: Array) -> Any:
         raise ValueError(
             f"numpy.gradient takes one coordinate for each of {f.shape[axis]} elements, not {points.shape}"
         )
-    if points.dtype.kind in "ub":
-        # A difference of unsigned numbers would wrap around.
-        points = points.astype(np.int64)
+    if points.dtype.kind in "biu":
+        # A difference of whole numbers may wrap around.
+        points = points.astype(np.float64)
     return reshape(points[1:] - points[:-1], [-1 if one == axis else 1 for one in range(f.ndim)])

@@ -237,7 +237,7 @@ def nanquantile(
         return quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
     if not math.prod(a.shape):
         return nanmean(a, axis, None, out, keepdims)
-    fractions = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
+    fractions = np.asarray(q, a.dtype) if type(q) in (int, float) else on_host(raw(q))
     if not ((fractions >= 0) & (fractions <= 1)).all():
         raise ValueError(
             f"numpy.nanquantile takes q from 0 to 1 (numpy.nanpercentile from 0 to 100), not the fraction {q}"

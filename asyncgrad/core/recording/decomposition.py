@@ -14,7 +14,6 @@ from typing import Any, final
 
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import as_array
-from ..graph.body_signals import OffloadSignal
 from ..graph.cost import MANY_PRODUCTS, estimated_seconds
 from ..graph.leaf import gradient_edge
 from ..graph.lowering import CompiledArgs
@@ -133,16 +132,6 @@ class DecompositionNode(HandwrittenNode):
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
         """The InputMetadata of each result."""
         return self._metadata
-
-    @staticmethod
-    def run(node: HandwrittenNode, grad: Any, release: bool = False) -> tuple[Any, ...]:
-        """Run the node, or raise OffloadSignal if its matrices are large: the work grows faster than their size."""
-        if node.may_be_heavy(node, grad):
-            raise OffloadSignal
-        grads = node.apply_generic(grad)
-        if release:
-            node.release_variables()
-        return grads
 
     @staticmethod
     def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:

@@ -27,6 +27,8 @@ class HandwrittenNode(TraceableNode):
     plan: ClassVar[type[HandwrittenNode]]
     #: Whether all gradients are certain to have the shape and dtype of the incoming one.
     keeps_spec = False
+    #: Whether a run is asked whether it may be heavy before this process has met large arrays.
+    checks_always: bool = False
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
@@ -39,7 +41,7 @@ class HandwrittenNode(TraceableNode):
         Raises:
             OffloadSignal: it may take long.
         """
-        if large_arrays_met[0] and node.may_be_heavy(node, grad):
+        if (large_arrays_met[0] or node.checks_always) and node.may_be_heavy(node, grad):
             raise OffloadSignal
         grads = node.apply_generic(grad)
         if release:

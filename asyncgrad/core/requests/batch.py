@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -395,7 +395,8 @@ class Batch:
                 )
             return [found[one] for one in keys]
         if not isinstance(found, (list, tuple)):
-            hint = "return list(results)" if hasattr(found, "__len__") else "return a result for each item"
+            is_ordered = isinstance(found, Iterable) and not isinstance(found, (str, bytes, set, frozenset))
+            hint = "return list(results)" if is_ordered else "return a result for each item"
             if isinstance(found, Mapping):
                 hint = "write @ag.batched(key=...) for a dict of results by key"
             raise ArgumentTypeError(must_be(f"what {name} returns", "a list", found, hint))

@@ -22,6 +22,8 @@ R = TypeVar("R")
 
 #: What to write in place of 0.
 _ANY = "leave it out for any number"
+#: In how many seconds `rate` requests may start, where nobody says.
+_PER = 1.0
 
 
 @final
@@ -73,7 +75,8 @@ class limit:
             and the other request is cancelled. Both take places, and both are starts. For decorated functions alone.
 
     Raises:
-        ArgumentError: a number is 0 or negative, or all of `requests`, `rate` and `hedge_after` are missing.
+        ArgumentError: a number is 0 or negative, all of `requests`, `rate` and `hedge_after` are missing, or there is a
+            `per` without a `rate`.
         ArgumentTypeError: an argument is no number, or what is decorated is no async function.
 
     Example:
@@ -99,7 +102,7 @@ class limit:
         *given: Never,
         requests: int | None = None,
         rate: int | None = None,
-        per: float = 1.0,
+        per: float = _PER,
         name: str | None = None,
         hedge_after: float | None = None,
     ) -> None:
@@ -115,6 +118,11 @@ class limit:
         if name is not None and not isinstance(name, str):
             raise ArgumentTypeError(must_be("name", "a str", name))
         self._hedge_after = None if hedge_after is None else number(hedge_after, "hedge_after", 0.0)
+        if rate is None and per != _PER:
+            raise ArgumentError(
+                f"per={per:g} says in how many seconds `rate` requests may start, and there is no rate: write "
+                f"ag.limit(rate=10, per={per:g})"
+            )
         if requests is rate is hedge_after is None:
             raise ArgumentError("ag.limit() limits nothing: write ag.limit(requests=4), or ag.limit(rate=10, per=1.0)")
         self.name = name

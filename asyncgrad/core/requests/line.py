@@ -9,6 +9,7 @@ ever behind backward passes that begin later.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import math
 import threading
@@ -76,14 +77,14 @@ class Line:
     __slots__ = (
         "__weakref__",
         "_gone",
+        "_loops",
         "_newest",
         "_next_arrival",
         "_per",
         "_rate",
         "_requests",
         "_starts",
-        "_timer",
-        "_timer_loop",
+        "_timers",
         "_waiting",
         "in_use",
         "longest_wait",
@@ -115,9 +116,11 @@ class Line:
         self._next_arrival = itertools.count().__next__
         #: The id of the newest backward that has been in line.
         self._newest: float = -1
-        #: What looks again when the rate allows the next start, and the loop that it is on.
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_loop: asyncio.AbstractEventLoop | None = None
+        #: How many wait on each loop.
+        self._loops: dict[asyncio.AbstractEventLoop, int] = {}
+        #: By loop, what looks again when the rate allows the next start; None where the loop has yet to set it. One for
+        #: each, since a loop that is busy for a while must not hold up the others.
+        self._timers: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle | None] = {}
 
     @property
     def waiting(self) -> int:
@@ -153,6 +156,7 @@ class Line:
                 )
             waiter = _Waiter(self, loop, self._order())
             heappush(self._waiting, waiter)
+            self._loops[loop] = self._loops.get(loop, 0) + 1
             self._admit()
         try:
             tell_profiles(waiter)
@@ -209,17 +213,18 @@ class Line:
             first = waiting[0]
             if not (first.is_gone or first.loop.is_closed()):
                 when = self._next_start(first.loop)
-                if when is not None and self._look_again(first.loop, when):
+                if when is not None:
+                    self._look_again(when)
                     return
             heappop(waiting)
             first.is_queued = False
             if first.is_gone:
                 self._gone -= 1
-            elif not first.loop.is_closed() and first.offer():
+                continue
+            self._leave_line(first)
+            if not first.loop.is_closed() and first.offer():
                 self._start(first.loop)
                 self._note_wait(first.loop.time() - first.since)
-        if not self.waiting:
-            self._stop_timer()
 
     def _withdraw(self, waiter: _Waiter) -> None:
         """Forget one that waits no more, or give its place to the next."""
@@ -231,41 +236,44 @@ class Line:
                 return
             waiter.is_gone = True
             self._gone += 1
+            self._leave_line(waiter)
             # Seldom, since it looks at all: ten thousand may be cancelled at a time.
             if 2 * self._gone >= len(self._waiting):
                 self._waiting = [other for other in self._waiting if not other.is_gone]
                 heapify(self._waiting)
                 self._gone = 0
-            if self._timer_loop is not None and waiter.loop is self._timer_loop:
-                # The loop may be ending.
-                self._stop_timer()
             self._admit()
 
-    def _look_again(self, loop: asyncio.AbstractEventLoop, when: float) -> bool:
-        """Have the loop of the first in line look again when the rate allows a start; False if it has been closed."""
-        if self._timer_loop is not None and self._timer_loop.is_running():
-            return True
-        if asyncio._get_running_loop() is loop:
+    def _leave_line(self, waiter: _Waiter) -> None:
+        """Count one less on the loop of one that waits no more; the last one leaves no timer there."""
+        loop = waiter.loop
+        # None at all in a forked child, where one of the parent's is collected.
+        count = self._loops.pop(loop, 0) - 1
+        if count > 0:
+            self._loops[loop] = count
+            return
+        timer = self._timers.pop(loop, None)
+        # From another thread it cannot be cancelled: it looks once for nothing.
+        if timer is not None and asyncio._get_running_loop() is loop:
+            timer.cancel()
+
+    def _look_again(self, when: float) -> None:
+        """Have each loop on which somebody waits look again when the rate allows a start."""
+        here = asyncio._get_running_loop()
+        for loop in [loop for loop in self._loops if loop not in self._timers]:
             # An empty context: the loop keeps no caller's alive.
-            self._timer = loop.call_at(when, self._on_time, loop, context=Context())
-        else:
-            try:
+            if loop is here:
+                self._timers[loop] = loop.call_at(when, self._on_time, loop, context=Context())
+                continue
+            # RuntimeError: the loop is closed.
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._on_time, loop, context=Context())
-            except RuntimeError:
-                return False
-        self._timer_loop = loop
-        return True
+                self._timers[loop] = None
 
     def _on_time(self, loop: asyncio.AbstractEventLoop) -> None:
         with _MUTEX:
-            if self._timer_loop is loop:
-                self._timer = self._timer_loop = None
+            self._timers.pop(loop, None)
             self._admit()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None and self._timer_loop is asyncio._get_running_loop():
-            self._timer.cancel()
-            self._timer = self._timer_loop = None
 
 
 async def _turn_of(waiter: _Waiter) -> None:

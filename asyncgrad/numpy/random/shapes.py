@@ -205,15 +205,18 @@ def mixture_numbers(peak: Any) -> tuple[Any, Any]:
     return first + stride * np.arange(count).reshape(-1, *[1] * np.ndim(first)), stride
 
 
-def _posterior(peak: Any, ratio: Callable[[Any], Any]) -> tuple[Any, Any]:
+def _posterior(peak: Any, ratio: Callable[[Any], Any]) -> tuple[Any, Any, bool]:
     """Return the numbers that matter in a mixture, and their weights given the draw, both along a new first axis.
+
+    And return whether the numbers are dense: each is greater by 1 than the one before.
 
     Args:
         peak: about where the weights are greatest.
         ratio: the logarithm of the weight of a number's successor, relative to its own.
     """
     numbers, stride = mixture_numbers(np.where(np.isfinite(peak), peak, 0.0))
-    if np.all(stride == 1):
+    dense = bool(np.all(stride == 1))
+    if dense:
         steps = ratio(numbers)
     else:
         # The sum of the ratios of a stride, by the polynomial of the fourth degree through five of them.
@@ -226,20 +229,77 @@ def _posterior(peak: Any, ratio: Callable[[Any], Any]) -> tuple[Any, Any]:
         steps = stride * middle + np.where(stride == 1, 0.0, curved)
     logarithms = np.cumsum(steps, 0) - steps
     weights = np.exp(logarithms - raw(logarithms).max(0, initial=0.0))
-    return numbers, weights / np.sum(weights, 0)
+    return numbers, weights / np.sum(weights, 0), dense
+
+
+@primitive()
+def recurrence(factors: Any, terms: Any) -> Any:
+    """Return y of y[k] = factors[k] * y[k - 1] + terms[k] along the first axis, where y[-1] is 0."""
+    found: list[Any] = []
+    for factor, term in zip(factors, terms, strict=True):
+        found.append(factor * found[-1] + term if found else term)
+    return np.stack(found)
+
+
+def _later_gradients(g: Any, factors: Any) -> Any:
+    """Return the gradients of the elements, to which the later ones have been added."""
+    shifted = np.concatenate([factors[1:], 0.0 * factors[:1]])
+    return recurrence.call(shifted[::-1], g[::-1])[::-1]
+
+
+@derivative(recurrence, "factors")
+def _(g: Any, factors: Any, out: Any) -> Any:
+    return _later_gradients(g, factors) * np.concatenate([0.0 * out[:1], out[:-1]])
+
+
+@derivative(recurrence, "terms")
+def _(g: Any, factors: Any) -> Any:
+    return _later_gradients(g, factors)
+
+
+def _neighbouring_slopes(shapes: Any, products: Any, rests: Any, ends: Any) -> Any:
+    """Return slopes of which products[j] * slopes[j + 1] is shapes[j] * slopes[j] + rests[j].
+
+    No terms cancel: up to where a rest is negative each is computed from the one before, and others from the one after.
+
+    Args:
+        shapes: positive numbers along the first axis, each greater by 1 than the one before.
+        products: positive numbers.
+        rests: numbers that fall along the first axis.
+        ends: the first and the last slope, which are positive.
+    """
+    rises = np.logical_and.accumulate(raw(rests) >= 0)
+    products, shapes = np.broadcast_arrays(products, shapes[:-1])
+    divisors, signs = np.where(rises, products, shapes), np.where(rises, 1.0, -1.0)
+    factors, terms = np.where(rises, shapes, products) / divisors, signs * rests / divisors
+    none = np.zeros_like(factors[:1])
+    upwards = recurrence.call(
+        np.concatenate([none, np.where(rises, factors, 0.0)]),
+        np.concatenate([ends[:1], np.where(rises, terms, 0.0)]),
+    )
+    downwards = recurrence.call(
+        np.concatenate([none, np.where(rises, 0.0, factors)[::-1]]),
+        np.concatenate([ends[1:], np.where(rises, 0.0, terms)[::-1]]),
+    )
+    return np.where(np.concatenate([rises[:1] | True, rises]), upwards, downwards[::-1])
+
+
+def _digammas(shapes: Any) -> Any:
+    """Return the digamma function at numbers of which each is greater by 1 than the one before, but for the last."""
+    return np.cumsum(np.concatenate([polygamma.call(0, shapes[:1]), 1 / shapes[:-2]]), 0)
 
 
 #: Takes the place of a noncentrality of 0, so that it has a logarithm.
 _TINY = 1e-200
 
 
-def _shapes_of_noncentral_chisquare(df: Any, nonc: Any, x: Any) -> tuple[Any, Any]:
-    """Return the shapes of the gamma distributions that x / 2 may be drawn from, and their weights."""
+def _shapes_of_noncentral_chisquare(df: Any, nonc: Any, x: Any) -> tuple[Any, Any, bool]:
+    """Return the shapes of the gamma distributions that x / 2 may be drawn from, their weights, and whether dense."""
     shape, product = df / 2, nonc * x / 4 + _TINY
     peak = (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
     logarithm = np.log(product)
-    numbers, weights = _posterior(peak, lambda j: logarithm - np.log(j + 1) - np.log(shape + j))
-    return shape + numbers, weights
+    numbers, weights, dense = _posterior(peak, lambda j: logarithm - np.log(j + 1) - np.log(shape + j))
+    return shape + numbers, weights, dense
 
 
 def noncentral_chisquare_slope(parameter: str, df: Any, nonc: Any, x: Any) -> Any:
@@ -247,9 +307,30 @@ def noncentral_chisquare_slope(parameter: str, df: Any, nonc: Any, x: Any) -> An
     df, nonc, x = map(_double, (df, nonc, x))
     at_zero = raw(x) <= 0
     x = np.where(at_zero, 1.0, x)
-    shapes, weights = _shapes_of_noncentral_chisquare(df, nonc, x)
-    slopes = 1 / shapes if parameter == "nonc" else gamma_slope(shapes, x / 2)
+    shapes, weights, dense = _shapes_of_noncentral_chisquare(df, nonc, x)
+    slopes = 1 / shapes if parameter == "nonc" else _gamma_slopes(shapes, x / 2, dense)
     return np.where(at_zero, 0.0, np.sum(weights * slopes, 0) / 2)
+
+
+def _gamma_slopes(shapes: Any, x: Any, dense: bool) -> Any:
+    """Return `gamma_slope` of shapes along the first axis; where dense, each is greater by 1 than the one before."""
+    if not dense:
+        return gamma_slope(shapes, x)
+    rests = np.log(x) - _digammas(shapes + 1)
+    return _neighbouring_slopes(shapes, x, rests, gamma_slope(shapes[:: len(shapes) - 1], x))
+
+
+def _beta_slopes(a: Any, b: Any, x: Any, y: Any, dense: bool, by_second: bool) -> Any:
+    """Return the derivatives of log(x / y) by the first or the second shape, for first shapes as in `_gamma_slopes`."""
+
+    def direct(a: Any) -> Any:
+        return beta_slope(b, a, y, x) if by_second else beta_slope(a, b, x, y)
+
+    if not dense:
+        return direct(a)
+    total = _digammas(a + b)
+    rests = polygamma.call(0, b) - total - np.log(y) if by_second else np.log(x) + total - _digammas(a + 1)
+    return _neighbouring_slopes(a, x * (a[:-1] + b), rests, direct(a[:: len(a) - 1]))
 
 
 def noncentral_f_slope(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any) -> Any:
@@ -263,13 +344,15 @@ def noncentral_f_slope(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any
     linear = raw(a) - raw(product)
     peak = (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
     logarithm = np.log(product)
-    numbers, weights = _posterior(peak, lambda j: logarithm - np.log(j + 1) + np.log((a + b + j) / (a + j)))
+    numbers, weights, dense = _posterior(peak, lambda j: logarithm - np.log(j + 1) + np.log((a + b + j) / (a + j)))
     if parameter == "nonc":
         slope = np.sum(weights / (a + numbers), 0) / 2
     elif parameter == "dfnum":
-        slope = np.sum(weights * beta_slope(a + numbers, b, share, rest), 0) / 2 - 1 / dfnum
+        slopes = _beta_slopes(a + numbers, b, share, rest, dense, by_second=False)
+        slope = np.sum(weights * slopes, 0) / 2 - 1 / dfnum
     else:
-        slope = np.sum(weights * -beta_slope(b, a + numbers, rest, share), 0) / 2 + 1 / dfden
+        slopes = _beta_slopes(a + numbers, b, share, rest, dense, by_second=True)
+        slope = 1 / dfden - np.sum(weights * slopes, 0) / 2
     return np.where(at_zero, 0.0, slope)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ...core.graph.naming import close_names
 from ...core.graph.walk import names_of_leaves, nodes_below, roots_of
-from ...core.settings.arguments import must_be, truth, whole_number
+from ...core.settings.arguments import must_be, takes, truth, whole_number
 from ...core.settings.extras import missing_extra
 from ...errors import ArgumentError, ArgumentTypeError
 from .dot import dot_text, layout_cost
@@ -21,6 +22,7 @@ from .picture import HasPicture, draw
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...core.graph.node import Node
     from .picture import Picture
 
 __all__ = ["visualize"]
@@ -118,11 +120,19 @@ def visualize(
         _refuse_options(params, profile)
         draws = functools.partial(t._picture, folded=truth(fold, "fold"))
         return _made(draws, file, chosen, limit, format is not None)
-    roots = roots_of(t, "ag.visualize")
+    roots = _roots_of(t)
     title = ", ".join(root.name for root in roots[:3]) + (f", … {len(roots) - 3} more" if len(roots) > 3 else "")
     names = names_of_leaves(params)
     draws = functools.partial(draw, nodes_below(roots), title, names, profile, folded=truth(fold, "fold"))
     return _made(draws, file, chosen, limit, format is not None)
+
+
+def _roots_of(t: Any) -> list[Node]:
+    """Return the nodes to draw below; raise for a function, of which there is a picture where it is compiled."""
+    if isinstance(t, (types.FunctionType, types.MethodType)):
+        expected = "a compiled function, or a tensor, a Node, a GradientEdge or a tree of them"
+        raise ArgumentTypeError(takes("ag.visualize", expected, t, "draw ag.jit.explain(fn, *args)"))
+    return roots_of(t, "ag.visualize")
 
 
 def _refuse_options(params: Any, profile: Any) -> None:

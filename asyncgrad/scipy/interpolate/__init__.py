@@ -14,7 +14,6 @@ from .grids import interp1d as interp1d
 from .grids import interpn as interpn
 from .penalized import make_smoothing_spline as make_smoothing_spline
 from .piecewise import PPoly as PPoly
-from .scattered import LinearNDInterpolator as LinearNDInterpolator
 from .scattered import NearestNDInterpolator as NearestNDInterpolator
 from .scattered import RBFInterpolator as RBFInterpolator
 from .scattered import griddata as griddata
@@ -30,10 +29,13 @@ from .splines import CubicHermiteSpline as CubicHermiteSpline
 from .splines import CubicSpline as CubicSpline
 from .splines import PchipInterpolator as PchipInterpolator
 from .splines import pchip_interpolate as pchip_interpolate
+from .triangles import CloughTocher2DInterpolator as CloughTocher2DInterpolator
+from .triangles import LinearNDInterpolator as LinearNDInterpolator
 
 __all__ = [
     "Akima1DInterpolator",
     "BSpline",
+    "CloughTocher2DInterpolator",
     "CubicHermiteSpline",
     "CubicSpline",
     "InterpolatedUnivariateSpline",

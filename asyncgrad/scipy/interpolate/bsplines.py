@@ -11,7 +11,7 @@ from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double
 from .periodic import middles_within, repeated_coefficients, repeated_knots
 from .piecewise import check_as_many, over_periods, sorted_points
 
@@ -103,7 +103,7 @@ class BSpline:
     __slots__ = ("axis", "c", "extrapolate", "k", "t")
 
     def __init__(self, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0) -> None:
-        knots, coefficients = floating(t), floating(c)
+        knots, coefficients = double(t), double(c)
         if not isinstance(k, int | np.integer) or k < 0:
             raise ValueError(f"BSpline takes a degree k of at least 0, not {k!r}")
         axis = axis_index(axis, coefficients.ndim)
@@ -137,8 +137,12 @@ class BSpline:
             nu: the order of the derivative.
             extrapolate: as the attribute; None for that.
         """
+        if nu < 0:
+            raise ValueError(
+                f"BSpline has derivatives of order 0 on, not {nu}: for integrals, write antiderivative({-nu})"
+            )
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        spline, points = self.derivative(nu) if nu else self, floating(x)
+        spline, points = self.derivative(nu) if nu else self, double(x)
         start, end = self.t[self.k], self.t[self.c.shape[0]]
         if isinstance(extrapolate, str) and extrapolate == "periodic":
             points = start + (points - start) % (end - start)
@@ -155,8 +159,8 @@ class BSpline:
         axes = range(points.ndim, points.ndim + self.axis)
         return np.moveaxis(result, tuple(axes), tuple(range(self.axis))) if self.axis else result
 
-    def _like(self, t: Any, c: Any, k: int) -> BSpline:
-        return BSpline(t, np.moveaxis(c, 0, self.axis) if self.axis else c, k, self.extrapolate, self.axis)
+    def _like(self, t: Any, c: Any, k: int, extrapolate: Any) -> BSpline:
+        return BSpline(t, np.moveaxis(c, 0, self.axis) if self.axis else c, k, extrapolate, self.axis)
 
     def derivative(self, nu: int = 1) -> BSpline:
         """Return the spline that is the derivative of order `nu`."""
@@ -164,23 +168,28 @@ class BSpline:
         for _ in range(nu):
             t, c, k = spline.t, spline.c, spline.k
             if k == 0:
-                return spline._like(t, c * 0, 0)
+                return spline._like(t, c * 0, 0, self.extrapolate)
             widths = (t[k + 1 : -1] - t[1 : -k - 1]).reshape((-1,) + (1,) * (c.ndim - 1))
             is_empty = raw(widths) == 0
             # Coefficients between knots that coincide count for nothing.
             slopes = k * (c[1:] - c[:-1]) / np.where(is_empty, 1.0, widths)
-            spline = spline._like(t[1:-1], np.where(is_empty, 0.0, slopes) if is_empty.any() else slopes, k - 1)
+            slopes = np.where(is_empty, 0.0, slopes) if is_empty.any() else slopes
+            spline = spline._like(t[1:-1], slopes, k - 1, self.extrapolate)
         return spline
 
     def antiderivative(self, nu: int = 1) -> BSpline:
-        """Return the spline whose derivative of order `nu` is this one, and which is 0 at the first knot."""
-        spline = self
+        """Return the spline whose derivative of order `nu` is this one, and which is 0 at the first knot.
+
+        That of a periodic one is not periodic: it has no value beyond the ends.
+        """
+        spline, extrapolate = self, self.extrapolate if self.extrapolate != "periodic" else False
         for _ in range(nu):
             t, c, k = spline.t, spline.c, spline.k
             widths = (t[k + 1 :] - t[: -k - 1]).reshape((-1,) + (1,) * (c.ndim - 1))
             sums = np.cumsum(c * widths, 0) / (k + 1)
             zero = np.zeros((1, *c.shape[1:]), sums.dtype)
-            spline = spline._like(np.concatenate([t[:1], t, t[-1:]]), np.concatenate([zero, sums]), k + 1)
+            knots = np.concatenate([t[:1], t, t[-1:]])
+            spline = spline._like(knots, np.concatenate([zero, sums]), k + 1, extrapolate)
         return spline
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Tensor:
@@ -189,7 +198,7 @@ class BSpline:
         start, end = self.t[self.k], self.t[self.c.shape[0]]
         if isinstance(extrapolate, str):
             return over_periods(self.antiderivative(), a, b, start, end)
-        a, b = floating(a), floating(b)
+        a, b = double(a), double(b)
         if not extrapolate:
             a, b = (np.minimum(np.maximum(limit, start), end) for limit in (a, b))
         whole = self.antiderivative()
@@ -219,7 +228,7 @@ def make_interp_spline(
         3.375
     """
     name = "make_interp_spline"
-    points, values = sorted_points(name, x), floating(y)
+    points, values = sorted_points(name, x), double(y)
     axis = axis_index(axis, values.ndim)
     check_as_many(name, points, values, axis)
     values = np.moveaxis(values, axis, 0)
@@ -235,7 +244,7 @@ def make_interp_spline(
         bc_type = None
     start, end = _conditions(name, bc_type)
     if t is not None:
-        knots = floating(t)
+        knots = double(t)
     elif k == 0:
         knots = np.concatenate([points, points[-1:]])
     elif k == 1 or start or end:
@@ -259,7 +268,7 @@ def _periodic(points: Any, values: Array, k: int, axis: int) -> BSpline:
     knots = repeated_knots(points if k % 2 else middles_within(points), k)
     unfold = repeated_coefficients(points.size - 1, k)
     free = np.linalg.solve(design_matrix(knots, k, points[:-1]) @ unfold, values[:-1].reshape((points.size - 1, -1)))
-    c = (unfold @ free).reshape((-1, *values.shape[1:]))
+    c = (unfold @ free).reshape((unfold.shape[0], *values.shape[1:]))
     return BSpline(knots, np.moveaxis(c, 0, axis) if axis else c, k, "periodic", axis)
 
 
@@ -289,8 +298,8 @@ def make_lsq_spline(
         1.0
     """
     name = "make_lsq_spline"
-    points, values, knots = floating(x), floating(y), floating(t)
-    weights = np.ones(points.shape) if w is None else floating(w)
+    points, values, knots = double(x), double(y), double(t)
+    weights = np.ones(points.shape) if w is None else double(w)
     axis = axis_index(axis, values.ndim)
     if points.ndim != 1 or weights.shape != points.shape:
         raise ValueError(f"{name} takes x and w of shape (m,), not {points.shape} and {weights.shape}")
@@ -324,7 +333,7 @@ def _solved(knots: Array, k: int, points: Any, values: Array, conditions: tuple[
     basis = BSpline(knots, np.eye(count), k)
     for at_end, end_point in zip(conditions, (points[:1], points[-1:]), strict=True):
         rows.append([basis(end_point, order) for order, _ in at_end])
-        given.append([np.broadcast_to(floating(value), trailing).reshape((1, -1)) for _, value in at_end])
+        given.append([np.broadcast_to(double(value), trailing).reshape((1, -1)) for _, value in at_end])
     matrix = np.concatenate([*rows[0], design_matrix(knots, k, points), *rows[1]])
     right = np.concatenate([*given[0], values.reshape((points.size, -1)), *given[1]])
     return np.linalg.solve(matrix, right).reshape((count, *trailing))
@@ -365,10 +374,10 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
 
     Source: scipy.interpolate.splev.
     """
-    t, c, k = tck.tck if isinstance(tck, BSpline) else tck
+    t, c, k = getattr(tck, "tck", tck)
     if ext not in (0, 1, 2, 3):
         raise ValueError(f"splev takes ext 0, 1, 2 or 3, not {ext!r}")
-    if isinstance(tck, BSpline) or not is_curve(c):
+    if hasattr(tck, "tck") or not is_curve(c):
         return _splev(x, BSpline(t, c, k), der, ext)
     # One of each coordinate of a curve.
     return [splev(x, (t, one, k), der, ext) for one in c]
@@ -381,7 +390,7 @@ def is_curve(c: Any) -> bool:
 
 
 def _splev(x: Any, spline: BSpline, der: int, ext: int) -> Tensor:
-    points, k = floating(x), spline.k
+    points, k = double(x), spline.k
     start, end = raw(spline.t)[k], raw(spline.t)[-k - 1]
     is_outside = (raw(points) < start) | (raw(points) > end)
     if not 0 <= der <= k:
@@ -395,20 +404,29 @@ def _splev(x: Any, spline: BSpline, der: int, ext: int) -> Tensor:
     return np.where(is_outside, 0.0, found) if ext == 1 else asarray(found)
 
 
-def tensor_product(grid: Sequence[Any], values: Any, k: int, points: Array) -> Any:
-    """Return the values at points, shape (..., d), of the tensor product of splines through values on a grid."""
-    c, places, bases = values, [], []
+def tensor_product(grid: Sequence[Any], values: Any, k: int, points: Array, orders: Sequence[int]) -> Any:
+    """Return the values at points of the tensor product of splines through values on a grid, or of a derivative.
+
+    Args:
+        grid: the coordinates along each axis.
+        values: those on the grid.
+        k: the degree of the splines.
+        points: shape (..., d).
+        orders: of the derivative, by each coordinate.
+    """
+    c, places, bases = double(values), [], []
     for axis, coordinates in enumerate(grid):
         knots = _ends_repeated(coordinates, 1) if k == 1 else not_a_knot(coordinates, k)
         moved = np.moveaxis(c, axis, 0)
         solved = np.linalg.solve(design_matrix(knots, k, coordinates), moved.reshape((moved.shape[0], -1)))
-        c = np.moveaxis(solved.reshape(moved.shape), 0, axis)
-        place, basis = local_basis(knots, k, points[..., axis].reshape((-1,)))
-        places.append(place - k)
+        spline = BSpline(knots, np.moveaxis(solved.reshape(moved.shape), 0, axis), k, axis=axis)
+        knots, c, degree = spline.derivative(orders[axis]).tck
+        place, basis = local_basis(knots, degree, points[..., axis].reshape((-1,)))
+        places.append(place[:, np.newaxis] + np.arange(-degree, 1))
         bases.append(np.stack(basis, -1))
     count = len(grid)
     index = tuple(
-        (place[:, np.newaxis] + np.arange(k + 1)).reshape((-1, *(1,) * axis, k + 1, *(1,) * (count - 1 - axis)))
+        place.reshape((-1, *(1,) * axis, place.shape[1], *(1,) * (count - 1 - axis)))
         for axis, place in enumerate(places)
     )
     found = c[index]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,7 +13,7 @@ from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double, floating
 from .bsplines import make_interp_spline, tensor_product
 from .splines import CubicSpline, PchipInterpolator
 
@@ -179,7 +180,7 @@ class RegularGridInterpolator:
             raise ValueError(f"there are {len(points)} axes of points, but values has the shape {self.values.shape}")
         grid = []
         for axis, one in enumerate(points):
-            coordinates = floating(one)
+            coordinates = double(one)
             steps = np.diff(raw(coordinates))
             if coordinates.ndim != 1 or coordinates.size != self.values.shape[axis]:
                 raise ValueError(
@@ -191,6 +192,8 @@ class RegularGridInterpolator:
             elif not (steps > 0).all():
                 raise ValueError(f"the points along axis {axis} must increase or decrease strictly")
             grid.append(coordinates)
+        if method == "pchip" and self.values.dtype.kind == "c":
+            raise ValueError("the method 'pchip' takes real values: interpolate values.real and values.imag")
         self.grid = tuple(grid)
         self.method: str = method
         self.bounds_error: bool = bounds_error
@@ -206,19 +209,32 @@ class RegularGridInterpolator:
                     f"{coordinates.size} along axis {axis}"
                 )
 
-    def __call__(self, xi: Any, method: str | None = None) -> Tensor:
-        """Return the values at points, shape (..., d), of shape (...).
+    def __call__(self, xi: Any, method: str | None = None, *, nu: Sequence[int] | None = None) -> Tensor:
+        """Return the values at points, or those of a derivative.
+
+        Args:
+            xi: points, shape (..., d).
+            method: another one than the attribute.
+            nu: the order of the derivative by each coordinate, for methods by splines.
 
         Raises:
-            ValueError: the points have another number of coordinates, or lie beyond the grid.
+            ValueError: the points have another number of coordinates, or lie beyond the grid; there is no derivative.
         """
         method = self.method if method is None else method
         _check_method(method)
         self._check_sizes(method)
         count = len(self.grid)
+        orders = (0,) * count if nu is None else tuple(map(operator.index, nu))
+        if nu is not None and (
+            method not in ("slinear", "cubic", "quintic") or len(orders) != count or min(orders) < 0
+        ):
+            raise ValueError(
+                f"nu takes {count} orders of derivatives, with the method 'slinear', 'cubic' or 'quintic', not {nu} "
+                f"with {method!r}"
+            )
         if isinstance(xi, tuple):
-            xi = np.stack(np.broadcast_arrays(*map(floating, xi)), -1)
-        points = floating(xi)
+            xi = np.stack(np.broadcast_arrays(*map(double, xi)), -1)
+        points = double(xi)
         points = points.reshape((-1, 1) if count == 1 and points.ndim == 1 else (1, -1)) if points.ndim < 2 else points
         if points.shape[-1] != count:
             raise ValueError(f"the points must have {count} coordinates along their last axis, not {points.shape[-1]}")
@@ -232,7 +248,7 @@ class RegularGridInterpolator:
         if method == "nearest":
             result = self._nearest(points)
         elif method in _DEGREES:
-            result = tensor_product(self.grid, self.values, _DEGREES[method], points)
+            result = tensor_product(self.grid, self.values, _DEGREES[method], points, orders)
         else:
             result = self._monotonic(points) if method == "pchip" else self._linear(points)
         missing = np.isnan(raw(points)).any(-1)
@@ -279,7 +295,8 @@ class RegularGridInterpolator:
             values = coefficients[0]
             for power in range(1, 4):
                 values = values * distance + coefficients[power]
-        return values.reshape((*points.shape[:-1], *self.values.shape[count:]))
+        found = values.reshape((*points.shape[:-1], *self.values.shape[count:]))
+        return found.astype(self.values.dtype, copy=False)
 
     def _nearest(self, points: Any) -> Any:
         places = []
@@ -308,12 +325,16 @@ def interpn(
         points: as for RegularGridInterpolator.
         values: as for RegularGridInterpolator.
         xi: shape (..., d).
-        method: as for RegularGridInterpolator.
+        method: as for RegularGridInterpolator; or "splinef2d", which is "cubic" with two axes alone.
         bounds_error: as for RegularGridInterpolator.
         fill_value: as for RegularGridInterpolator.
 
     Source: scipy.interpolate.interpn.
     """
+    if method == "splinef2d":
+        if len(points) != 2 or floating(values).ndim != 2 or (fill_value is None and not bounds_error):
+            raise ValueError("the method 'splinef2d' takes values of shape (n1, n2), and a fill_value beyond them")
+        method = "cubic"
     return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
 
 

@@ -13,7 +13,7 @@ from scipy import optimize
 from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw
 from ...core.tensor import asarray
-from ..arguments import floating
+from ..arguments import double
 from .bsplines import BSpline, design_matrix
 from .piecewise import check_as_many, sorted_points
 
@@ -47,11 +47,11 @@ def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axi
         2.0
     """
     name = "make_smoothing_spline"
-    points, values = sorted_points(name, x), floating(y)
+    points, values = sorted_points(name, x), double(y)
     axis = axis_index(axis, values.ndim)
     check_as_many(name, points, values, axis)
     count = points.size
-    weights = asarray(np.ones(count)) if w is None else floating(w)
+    weights = asarray(np.ones(count)) if w is None else double(w)
     if count < 5 or weights.shape != (count,) or not (raw(weights) > 0).all():
         raise ValueError(
             f"{name} takes at least 5 points x, and for each a weight w above 0, not shapes {points.shape} and "

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from math import factorial
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 from scipy import interpolate as scipy_interpolate
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
-from ..arguments import floating
+from ..arguments import double
 
 __all__ = ["PPoly", "PiecewisePolynomial", "check_as_many", "over_periods", "sorted_points"]
 
@@ -21,7 +21,7 @@ def sorted_points(name: str, x: Any) -> Any:
     Raises:
         ValueError: they are fewer than two, or do not increase strictly.
     """
-    points = floating(x)
+    points = double(x)
     if points.ndim != 1 or points.size < 2:
         raise ValueError(f"{name} takes x of shape (n,), n > 1, not {points.shape}")
     if not (np.diff(raw(points)) > 0).all():
@@ -37,6 +37,12 @@ def check_as_many(name: str, points: Any, values: Any, axis: int) -> None:
         )
 
 
+def _searched(breaks: Any, points: Any, side: Literal["left", "right"]) -> Any:
+    """Return where points stand among breakpoints, which may decrease: see `np.searchsorted`."""
+    sign = -1 if breaks[-1] < breaks[0] else 1
+    return np.searchsorted(sign * breaks, sign * points, side)
+
+
 def over_periods(antiderivative: Any, a: Any, b: Any, start: Any, end: Any) -> Any:
     """Return the integral from `a` to `b` of a function that is periodic, given its antiderivative in one period."""
     period = end - start
@@ -46,7 +52,7 @@ def over_periods(antiderivative: Any, a: Any, b: Any, start: Any, end: Any) -> A
         count = np.floor((raw(x) - raw(start)) / raw(period))
         return count * of_period + antiderivative(x - count * period, extrapolate=True)
 
-    return until(floating(b)) - until(floating(a))
+    return until(double(b)) - until(double(a))
 
 
 class PiecewisePolynomial:
@@ -55,7 +61,7 @@ class PiecewisePolynomial:
     Attributes:
         c: the coefficients, shape (k, m, ...): those of interval i are `c[:, i]`, of powers of `x - x[i]`, the highest
             first.
-        x: the breakpoints, shape (m + 1,), increasing.
+        x: the breakpoints, shape (m + 1,), increasing; or, of a PPoly, decreasing.
         extrapolate: whether the first and last polynomial go on beyond the ends; otherwise there is nan; or "periodic".
     """
 
@@ -75,12 +81,16 @@ class PiecewisePolynomial:
             nu: the order of the derivative.
             extrapolate: as the attribute; None for that.
         """
+        if nu < 0:
+            raise ValueError(
+                f"a spline has derivatives of order 0 on, not {nu}: for integrals, write antiderivative({-nu})"
+            )
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        points = floating(x)
+        points = double(x)
         breaks = self.x
         if extrapolate == "periodic":
             points = breaks[0] + (points - breaks[0]) % (breaks[-1] - breaks[0])
-        places = np.clip(np.searchsorted(raw(breaks), raw(points), "right") - 1, 0, breaks.size - 2)
+        places = np.clip(_searched(raw(breaks), raw(points), "right") - 1, 0, breaks.size - 2)
         trailing = self.c.ndim - 2
         distance = (points - breaks[places]).reshape((*points.shape, *(1,) * trailing))
         coefficients = self._differentiated(nu)
@@ -88,7 +98,8 @@ class PiecewisePolynomial:
         for power in range(1, coefficients.shape[0]):
             result = result * distance + coefficients[power][places]
         if not extrapolate:
-            is_outside = (raw(points) < raw(breaks)[0]) | (raw(points) > raw(breaks)[-1])
+            low, high = sorted((raw(breaks)[0], raw(breaks)[-1]))
+            is_outside = (raw(points) < low) | (raw(points) > high)
             result = np.where(is_outside.reshape(distance.shape), np.nan, result)
         axes = range(points.ndim, points.ndim + self.axis)
         return np.moveaxis(result, tuple(axes), tuple(range(self.axis))) if self.axis else result
@@ -124,8 +135,14 @@ class PiecewisePolynomial:
         return PPoly._of(self._differentiated(nu), self)
 
     def antiderivative(self, nu: int = 1) -> PPoly:
-        """Return the piecewise polynomial whose derivative of order `nu` is this one, and which is 0 at the start."""
-        return PPoly._of(self._differentiated(-nu), self)
+        """Return the piecewise polynomial whose derivative of order `nu` is this one, and which is 0 at the start.
+
+        That of a periodic one is not periodic: it has no value beyond the ends.
+        """
+        found = PPoly._of(self._differentiated(-nu), self)
+        if found.extrapolate == "periodic" and nu > 0:
+            found.extrapolate = False
+        return found
 
     def solve(self, y: Any = 0.0, discontinuity: bool = True, extrapolate: Any = None) -> Any:
         """Return the points at which the value is `y`, differentiable by it and by what the polynomial is made of.
@@ -151,7 +168,7 @@ class PiecewisePolynomial:
         has_slope = (plain(x, 1) != 0) & (distance <= 1e-6 * max(1.0, float(np.abs(raw(self.c)[-1]).max())))
         points: Any = asarray(x)
         breaks = raw(self.x)
-        places = np.clip(np.searchsorted(breaks, x), 0, breaks.size - 1)
+        places = np.clip(_searched(breaks, x, "left"), 0, breaks.size - 1)
         is_break = ~has_slope & (breaks[places] == x)
         if is_break.any():
             points = np.where(is_break, self.x[places], points)
@@ -180,7 +197,7 @@ class PPoly(PiecewisePolynomial):
 
     Args:
         c: shape (k, m, ...): those of interval i are `c[:, i]`, the highest power first.
-        x: the breakpoints, shape (m + 1,), increasing.
+        x: the breakpoints, shape (m + 1,), increasing or decreasing.
         extrapolate: True, False or "periodic"; None for True.
         axis: 0 alone.
 
@@ -199,7 +216,10 @@ class PPoly(PiecewisePolynomial):
             raise ValueError(
                 f"PPoly takes coefficients whose first axes are powers and intervals: write axis=0, not {axis}"
             )
-        coefficients, points = floating(c), sorted_points("PPoly", x)
+        coefficients, points = double(c), double(x)
+        steps = np.diff(raw(points).reshape(-1))
+        if points.ndim != 1 or not steps.size or not ((steps >= 0).all() or (steps <= 0).all()):
+            raise ValueError(f"PPoly takes x of shape (n,), n > 1, that increases or decreases, not {points.shape}")
         if coefficients.ndim < 2 or coefficients.shape[1] != points.size - 1:
             raise ValueError(
                 f"PPoly takes c of shape (k, {points.size - 1}, ...) for {points.size} breakpoints, not "

@@ -1,4 +1,4 @@
-"""Interpolation between points that lie anywhere: by radial functions, by triangles, and by the nearest point."""
+"""Interpolation between points that lie anywhere: by radial functions, and by the nearest point."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from scipy import spatial
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
-from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double
 from ..roots import root_of_squares
 from .grids import interp1d
+from .triangles import CloughTocher2DInterpolator, LinearNDInterpolator, asked_points, checked_data, points_of
 
-__all__ = ["LinearNDInterpolator", "NearestNDInterpolator", "RBFInterpolator", "griddata"]
+__all__ = ["NearestNDInterpolator", "RBFInterpolator", "griddata"]
 
 
 def _thin_plate(squares: Any) -> Any:
@@ -73,7 +73,7 @@ class RBFInterpolator:
         epsilon: Any = None,
         degree: int | None = None,
     ) -> None:
-        points, values, kernel = floating(y), floating(d), kernel.lower()
+        points, values, kernel = double(y), double(d), kernel.lower()
         if points.ndim != 2:
             raise ValueError(f"RBFInterpolator takes points y of shape (n, d), not {points.shape}")
         count, dimensions = points.shape
@@ -83,7 +83,7 @@ class RBFInterpolator:
             raise ValueError(f"RBFInterpolator takes kernel {', '.join(map(repr, _KERNELS))}, not {kernel!r}")
         if epsilon is None and kernel not in _SCALE_INVARIANT:
             raise ValueError(f"RBFInterpolator with kernel={kernel!r} takes an epsilon: pass one, as epsilon=1.0")
-        smooth = floating(smoothing)
+        smooth = double(smoothing)
         if smooth.shape not in ((), (count,)):
             raise ValueError(f"RBFInterpolator takes one smoothing, or {count}, not {smooth.shape}")
         degree = max(_KERNELS[kernel][1], 0) if degree is None else int(degree)
@@ -92,7 +92,7 @@ class RBFInterpolator:
         self.y: Any = points
         self.d: Any = values
         self.kernel: str = kernel
-        self.epsilon: Any = asarray(1.0) if epsilon is None else floating(epsilon)
+        self.epsilon: Any = asarray(1.0) if epsilon is None else double(epsilon)
         self.smoothing: Any = np.broadcast_to(smooth, (count,))
         self.neighbors: int | None = None if neighbors is None else int(min(neighbors, count))
         self._powers: Any = _powers(dimensions, degree)
@@ -111,7 +111,7 @@ class RBFInterpolator:
 
     def __call__(self, x: Any) -> Tensor:
         """Return the values at points, shape (m, d), of shape (m, ...)."""
-        points = floating(x)
+        points = double(x)
         if points.ndim != 2 or points.shape[1] != self.y.shape[1]:
             raise ValueError(f"the points must have the shape (m, {self.y.shape[1]}), not {points.shape}")
         flat = self.d.reshape((self.d.shape[0], -1))
@@ -170,74 +170,6 @@ def _monomials(x: Any, powers: Any) -> Any:
     return result
 
 
-def _points_of(points: Any) -> Any:
-    """Return points as one array, shape (n, d), or (n,)."""
-    if isinstance(points, tuple):
-        return np.stack(np.broadcast_arrays(*map(floating, points)), -1)
-    return floating(points)
-
-
-def _checked(name: str, points: Any, values: Any) -> tuple[Any, Any]:
-    points, values = _points_of(points), floating(values)
-    if points.ndim == 1:
-        points = points[:, np.newaxis]
-    if points.ndim != 2 or not values.ndim or values.shape[0] != points.shape[0]:
-        raise ValueError(
-            f"{name} takes points of shape (n, d) and values of shape (n, ...), not {points.shape} and {values.shape}"
-        )
-    return points, values
-
-
-def _to_ask(points: Any, count: int) -> Any:
-    """Return where to interpolate, shape (..., d)."""
-    are_coordinates = isinstance(points, tuple) and len(points) > 1
-    points = _points_of(points if are_coordinates else points[0] if isinstance(points, tuple) else points)
-    if points.ndim < 2 and not are_coordinates:
-        points = points.reshape((-1, 1) if count == 1 else (1, -1)) if points.ndim else points.reshape((1,))
-    if points.shape[-1] != count:
-        raise ValueError(f"the points must have {count} coordinates along their last axis, not {points.shape[-1]}")
-    return points
-
-
-@final
-class LinearNDInterpolator:
-    """A function that is linear on each of the triangles, or their like, between points.
-
-    Args:
-        points: shape (n, d), d > 1.
-        values: shape (n, ...).
-        fill_value: the value beyond the points.
-        rescale: whether coordinates are brought to one unit before triangles are chosen.
-
-    Source: scipy.interpolate.LinearNDInterpolator.
-    """
-
-    __slots__ = ("_scale", "_triangles", "fill_value", "points", "values")
-
-    def __init__(self, points: Any, values: Any, fill_value: Any = np.nan, rescale: bool = False) -> None:
-        self.points, self.values = _checked("LinearNDInterpolator", points, values)
-        self.fill_value: Any = fill_value
-        self._scale: Any = np.ptp(raw(self.points), axis=0) if rescale else np.ones(self.points.shape[1])
-        self._triangles: Any = spatial.Delaunay(raw(self.points) / self._scale)
-
-    def __call__(self, *xi: Any) -> Tensor:
-        """Return the values at points, shape (..., d), of shape (...)."""
-        asked = _to_ask(xi, self.points.shape[1])
-        flat = asked.reshape((-1, asked.shape[-1]))
-        places = self._triangles.find_simplex(raw(flat) / self._scale)
-        corners = self._triangles.simplices[np.maximum(places, 0)]
-        vertices = self.points[corners]
-        sides = (vertices[:, :-1] - vertices[:, -1:]).mT
-        shares = np.linalg.solve(sides, (flat - vertices[:, -1])[..., np.newaxis])[..., 0]
-        weights = np.concatenate([shares, 1 - np.sum(shares, -1, keepdims=True)], -1)
-        values = self.values[corners]
-        result = np.sum(weights.reshape((*weights.shape, *(1,) * (values.ndim - 2))) * values, 1)
-        is_outside = (places < 0).reshape((-1, *(1,) * (values.ndim - 2)))
-        if is_outside.any():
-            result = np.where(is_outside, self.fill_value, result)
-        return result.reshape((*asked.shape[:-1], *self.values.shape[1:]))
-
-
 @final
 class NearestNDInterpolator:
     """The value of the nearest point.
@@ -254,14 +186,15 @@ class NearestNDInterpolator:
     __slots__ = ("_scale", "_tree", "points", "values")
 
     def __init__(self, x: Any, y: Any, rescale: bool = False, tree_options: dict[str, Any] | None = None) -> None:
-        self.points, self.values = _checked("NearestNDInterpolator", x, y)
+        self.points, self.values = checked_data("NearestNDInterpolator", x, y)
         self._scale: Any = np.ptp(raw(self.points), axis=0) if rescale else np.ones(self.points.shape[1])
         self._tree: Any = spatial.cKDTree(raw(self.points) / self._scale, **(tree_options or {}))
 
     def __call__(self, *args: Any, **query_options: Any) -> Tensor:
         """Return the values at points, shape (..., d), of shape (...)."""
-        asked = _to_ask(args, self.points.shape[1])
-        distances, places = self._tree.query(raw(asked) / self._scale, **query_options)
+        asked = asked_points(args, self.points.shape[1])
+        options = {key: raw(value) for key, value in query_options.items()}
+        distances, places = self._tree.query(raw(asked) / self._scale, **options)
         is_none = ~np.isfinite(distances)
         found = self.values[np.where(is_none, 0, places)]
         if is_none.any():
@@ -278,12 +211,9 @@ def griddata(
         points: shape (n, d), or a tuple of d arrays of shape (n,).
         values: shape (n,).
         xi: shape (..., d), or a tuple of d arrays that are broadcast.
-        method: "nearest", "linear", or in one dimension "cubic".
+        method: "nearest", "linear", or in one or two dimensions "cubic".
         fill_value: the value beyond the points; no effect with "nearest".
         rescale: as for `LinearNDInterpolator`.
-
-    Raises:
-        ArgumentError: the method is "cubic", and there is more than one dimension.
 
     Source: scipy.interpolate.griddata.
 
@@ -292,7 +222,7 @@ def griddata(
         >>> interpolate.griddata([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, 2.0, 4.0], [[0.25, 0.5]]).tolist()
         [2.5]
     """
-    known, asked = _points_of(points), _points_of(xi)
+    known, asked = points_of(points), points_of(xi)
     dimensions = 1 if known.ndim < 2 else known.shape[-1]
     if method not in ("nearest", "linear", "cubic"):
         raise ValueError(f"griddata takes method 'nearest', 'linear' or 'cubic', not {method!r}")
@@ -307,7 +237,4 @@ def griddata(
         return NearestNDInterpolator(known, values, rescale)(asked)
     if method == "linear":
         return LinearNDInterpolator(known, values, fill_value, rescale)(asked)
-    raise ArgumentError(
-        f"asyncgrad's griddata has method='cubic' in one dimension, not in {dimensions}: write method='linear', or "
-        "RBFInterpolator(points, values)(xi)"
-    )
+    return CloughTocher2DInterpolator(known, values, fill_value, rescale=rescale)(asked)

@@ -18,7 +18,7 @@ from scipy import optimize
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double
 from .bsplines import BSpline, design_matrix, is_curve, not_a_knot, splev
 from .periodic import repeated_coefficients, repeated_knots
 
@@ -47,7 +47,7 @@ def _knots(t: Any, x: Any, given: Any) -> Any:
     """
     k = int(np.sum(t == t[0])) - 1
     if given is not None:
-        inner = floating(given)
+        inner = double(given)
         return np.concatenate([_chosen(t[: k + 1], x), inner, _chosen(t[t.size - k - 1 :], x)])
     return _chosen(t, x)
 
@@ -132,7 +132,7 @@ def _curve(
         made = _knots(knots, x, inner)
         return made, _fitted(made, k, x, y, w, residual)
     period = knots[k : knots.size - k]
-    within = _chosen(period[1:-1], x) if inner is None else floating(inner)
+    within = _chosen(period[1:-1], x) if inner is None else double(inner)
     made = repeated_knots(np.concatenate([x[:1], within, x[-1:]]), k)
     # The last point is the first one, a period later.
     return made, _fitted(made, k, x[:-1], y[:-1], w[:-1], residual, repeated_coefficients(period.size - 1, k))
@@ -154,8 +154,8 @@ def _factor(system: list[Any], residual: float) -> float:
 
 
 def _data(name: str, x: Any, y: Any, w: Any) -> tuple[Any, Any, Any]:
-    x, y = floating(x), floating(y)
-    w = asarray(np.ones(raw(x).size)) if w is None else floating(w)
+    x, y = double(x), double(y)
+    w = asarray(np.ones(raw(x).size)) if w is None else double(w)
     if x.ndim != 1 or y.shape != x.shape or w.shape != x.shape:
         raise ValueError(f"{name} takes x, y and w of one shape (m,), not {x.shape}, {y.shape} and {w.shape}")
     return x, y, w
@@ -247,21 +247,21 @@ def splprep(
     """
     if task == 1:
         raise ArgumentError("asyncgrad's splprep keeps no knots for task=1: write task=0 with the new s")
-    curve = np.stack([floating(one) for one in x], -1)
+    curve = np.stack([double(one) for one in x], -1)
     if per:
         curve = np.concatenate([curve[:-1], curve[:1]])
     if u is None:
         lengths = np.cumsum(np.sqrt(np.sum(np.diff(curve, axis=0) ** 2, 1)))
         u = np.concatenate([np.zeros(1), lengths / lengths[-1]])
-    u = floating(u)
-    weights = asarray(np.ones(raw(u).size)) if w is None else floating(w)
+    u = double(u)
+    weights = asarray(np.ones(raw(u).size)) if w is None else double(w)
     plain: dict[str, Any] = {"w": w, "ub": ub, "ue": ue, "t": t}
     plain = {key: None if one is None else raw(asarray(one)) for key, one in plain.items()}
     options: dict[str, Any] = {"k": k, "task": -1 if t is not None else task, "s": s, "nest": nest}
     (tck, _), residual, flag, message = scipy_interpolate.splprep(
         list(raw(curve).T), u=raw(u), **plain, **options, full_output=1, per=per, quiet=1
     )
-    inner = None if t is None else floating(t)[k + 1 : -k - 1]
+    inner = None if t is None else double(t)[k + 1 : -k - 1]
     made, c = _curve(bool(per), tck[0], k, u, curve, weights, inner, float(residual))
     found = ([made, [c[:, axis] for axis in range(c.shape[1])], k], u)
     return (found, residual, flag, message) if full_output else found
@@ -281,8 +281,8 @@ def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
     """
     if full_output:
         raise ArgumentError("asyncgrad's splint returns the integral alone: write full_output=0")
-    t, c, k = tck.tck if isinstance(tck, BSpline) else tck
-    if not isinstance(tck, BSpline) and is_curve(c):
+    t, c, k = getattr(tck, "tck", tck)
+    if not hasattr(tck, "tck") and is_curve(c):
         return [splint(a, b, (t, one, k)) for one in c]
     return BSpline(t, c, k).integrate(a, b, extrapolate=False)
 
@@ -308,7 +308,7 @@ class FittedSpline:
         if t is None:
             made = scipy_interpolate.UnivariateSpline(raw(x), raw(y), s=s, **given)
         else:
-            made = scipy_interpolate.LSQUnivariateSpline(raw(x), raw(y), raw(floating(t)), **given)
+            made = scipy_interpolate.LSQUnivariateSpline(raw(x), raw(y), raw(double(t)), **given)
         self._residual: float = float(made.get_residual())
         knots = _knots(made._eval_args[0], x, t)
         c = _fitted(knots, k, x, y[:, np.newaxis], weights, self._residual)[:, 0]
@@ -440,7 +440,7 @@ class InterpolatedUnivariateSpline(FittedSpline):
         ext: Any = 0,
         check_finite: bool = False,
     ) -> None:
-        if not (np.diff(raw(floating(x))) > 0).all():
+        if not (np.diff(raw(double(x))) > 0).all():
             raise ValueError("InterpolatedUnivariateSpline takes points x that increase strictly")
         self._fit(x, y, w, bbox, k, ext, check_finite, 0.0)
 
@@ -513,7 +513,7 @@ class RectBivariateSpline:
     ) -> None:
         if s:
             raise ArgumentError(f"asyncgrad's RectBivariateSpline goes through the values: write s=0, not {s!r}")
-        axes, values = (floating(x), floating(y)), floating(z)
+        axes, values = (double(x), double(y)), double(z)
         for one, k in zip(axes, (kx, ky), strict=True):
             if one.ndim != 1 or not (np.diff(raw(one)) > 0).all() or not 1 <= k <= 5 or raw(one).size <= k:
                 raise ValueError(
@@ -544,7 +544,7 @@ class RectBivariateSpline:
             dy: that by the second.
             grid: False for the values at pairs of points, of any shapes that are broadcast.
         """
-        x, y = floating(x), floating(y)
+        x, y = double(x), double(y)
         if grid:
             for one in (x, y):
                 if one.ndim > 1 or (np.diff(raw(np.atleast_1d(one))) < 0).any():
@@ -577,6 +577,19 @@ class RectBivariateSpline:
         )
         return first @ self._coefficients @ second
 
+    def partial_derivative(self, dx: int, dy: int) -> RectBivariateSpline:
+        """Return the spline that is the derivative of orders `dx` and `dy`, each below the degree."""
+        kx, ky = self._degrees
+        if not (0 <= dx < kx and 0 <= dy < ky):
+            raise ValueError(
+                f"a spline of degrees {kx} and {ky} has derivatives of orders below them, not {dx} and {dy}"
+            )
+        first, c, _ = BSpline(self._knots[0], self._coefficients, kx).derivative(dx).tck
+        second, c, _ = BSpline(self._knots[1], c, ky, axis=1).derivative(dy).tck
+        derived = object.__new__(RectBivariateSpline)
+        derived._knots, derived._coefficients, derived._degrees = (first, second), c, (kx - dx, ky - dy)
+        return derived
+
     def get_knots(self) -> tuple[Any, Any]:
         """Return the knots of both axes."""
         first, second = self._knots
@@ -594,6 +607,6 @@ class RectBivariateSpline:
 def _with_ends(knots: Any, k: int, ends: Any) -> Any:
     parts = [knots[k + 1 : knots.shape[0] - k - 1]]
     for end, given, at in zip(ends, (knots[0], knots[-1]), (0, 1), strict=True):
-        one = np.broadcast_to(given if end is None else floating(end), (k + 1,))
+        one = np.broadcast_to(given if end is None else double(end), (k + 1,))
         parts = [*parts, one] if at else [one, *parts]
     return np.concatenate(parts)

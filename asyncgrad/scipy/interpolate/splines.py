@@ -10,7 +10,7 @@ from scipy import linalg
 from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
-from ..arguments import floating
+from ..arguments import double
 from .piecewise import PiecewisePolynomial, check_as_many, sorted_points
 
 if TYPE_CHECKING:
@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PchipInterpolator", "pchip_interpolate"]
 
 
-def _given(name: str, x: Any, y: Any, axis: int) -> tuple[Any, Any, int]:
-    """Return points and values with the axis of the points first, and that axis counted from the front."""
-    points, values = sorted_points(name, x), floating(y)
+def _given(name: str, x: Any, y: Any, axis: int, *, is_real: bool = False) -> tuple[Any, Any, int]:
+    """Return points and values with the axis of the points first, and that axis counted from the front.
+
+    Raises:
+        ValueError: values are complex although the slopes depend on signs and sizes, as `is_real` tells.
+    """
+    points, values = sorted_points(name, x), double(y)
+    if is_real and values.dtype.kind == "c":
+        raise ValueError(f"{name} takes real values y: interpolate y.real and y.imag")
     axis = axis_index(axis, values.ndim)
     check_as_many(name, points, values, axis)
     return points, np.moveaxis(values, axis, 0), axis
@@ -60,7 +66,7 @@ class CubicHermiteSpline(PiecewisePolynomial):
 
     def __init__(self, x: Any, y: Any, dydx: Any, axis: int = 0, extrapolate: Any = None) -> None:
         points, values, front = _given("CubicHermiteSpline", x, y, axis)
-        slopes = floating(dydx)
+        slopes = double(dydx)
         if slopes.ndim != values.ndim or np.moveaxis(slopes, front, 0).shape != values.shape:
             raise ValueError(f"CubicHermiteSpline takes dydx of the shape of y, not {slopes.shape}")
         c = _hermite(points, values, np.moveaxis(slopes, front, 0))
@@ -88,7 +94,7 @@ class PchipInterpolator(PiecewisePolynomial):
     __slots__ = ()
 
     def __init__(self, x: Any, y: Any, axis: int = 0, extrapolate: Any = None) -> None:
-        points, values, front = _given("PchipInterpolator", x, y, axis)
+        points, values, front = _given("PchipInterpolator", x, y, axis, is_real=True)
         c = _hermite(points, values, _monotonic_slopes(points, values))
         super().__init__(c, points, True if extrapolate is None else extrapolate, front)
 
@@ -150,7 +156,7 @@ class Akima1DInterpolator(PiecewisePolynomial):
     def __init__(self, x: Any, y: Any, axis: int = 0, *, method: str = "akima", extrapolate: Any = None) -> None:
         if method not in ("akima", "makima"):
             raise ValueError(f"Akima1DInterpolator takes method 'akima' or 'makima', not {method!r}")
-        points, values, front = _given("Akima1DInterpolator", x, y, axis)
+        points, values, front = _given("Akima1DInterpolator", x, y, axis, is_real=True)
         c = _hermite(points, values, _akima_slopes(points, values, method == "makima"))
         super().__init__(c, points, False if extrapolate is None else extrapolate, front)
 

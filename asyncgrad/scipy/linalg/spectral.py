@@ -339,7 +339,8 @@ def eigh_tridiagonal(
     if eigvals_only:
         return found
     values, vectors = found
-    theirs = linalg.eigh_tridiagonal(raw(d), raw(e), False, select, select_range, False, tol, lapack_driver)[1]
+    ends = [raw(one) for one in select_range] if subset else None
+    theirs = linalg.eigh_tridiagonal(raw(d), raw(e), False, select, ends, False, tol, lapack_driver)[1]
     return values, vectors * _phases(raw(vectors), theirs) if vectors.shape == theirs.shape else vectors
 
 

@@ -24,6 +24,12 @@ __all__ = ["prefer_scipy"]
 _CALL_USERS = {"generic_gradient_magnitude", "generic_laplace"}
 #: With `axes=`, SciPy's give the order of the derivative to another axis.
 _MISTAKE_AXES = {"gaussian_gradient_magnitude", "gaussian_laplace"}
+#: SciPy's of complex images forget this argument.
+_FORGOTTEN = {"zoom": "grid_mode"}
+#: SciPy's of complex images raise where a real dtype is asked for, which others promote.
+_KEEP_DTYPES = {
+    *("gaussian_filter", "gaussian_gradient_magnitude", "gaussian_laplace", "laplace", "prewitt", "sobel"),
+}
 #: To SciPy's, only an array as `output=` makes a difference, a dtype none.
 _IGNORE_DTYPES = {"morphological_gradient", "morphological_laplace"}
 
@@ -53,14 +59,15 @@ def _preferring(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callabl
         except TypeError:
             given = {}
         into = given.get("output")
-        if ours.__name__ in _CALL_USERS:
+        is_forgotten = given.get(_FORGOTTEN.get(ours.__name__, "")) and np.iscomplexobj(_data(given["input"]))
+        if ours.__name__ in _CALL_USERS or is_forgotten:
             return _written(ours, given, into) if isinstance(into, (np.ndarray, Tensor)) else ours(*args, **kwargs)
         if into is not None and ours.__name__ in _IGNORE_DTYPES and not isinstance(into, (np.ndarray, Tensor)):
             args, kwargs, into = (), {**given, "output": None}, None
         # Guarded by test_filters_of_some_axes_are_those_of_each_part.
         if given.get("axes") is not None and ours.__name__ in _MISTAKE_AXES:
             return ours(*args, **kwargs)
-        if needs_grad and _is_inexact(given.get("input"), into):
+        if needs_grad and _is_inexact(given, into):
             promoted = _check_kind(ours.__name__, given, into)
             if not isinstance(into, (np.ndarray, Tensor)):
                 return ours(*args, **kwargs) if promoted is None else ours(**{**given, "output": promoted})
@@ -97,7 +104,7 @@ def _check_kind(name: str, given: dict[str, Any], into: Any) -> Any:
     operands = (one for key, one in given.items() if key != "output" and isinstance(one, (np.ndarray, Tensor)))
     is_complex = any(one.dtype.kind == "c" for one in operands)
     if is_complex and wanted.kind != "c":
-        if isinstance(into, (type, np.dtype)):
+        if isinstance(into, (type, np.dtype)) and name not in _KEEP_DTYPES:
             return np.promote_types(wanted, np.complex64)
         raise RuntimeError("output must have complex dtype")
     if wanted.kind == "c" and not is_complex:
@@ -120,11 +127,12 @@ def _as_tensors(found: Any) -> Any:
     return type(found)(_as_tensors(one) if isinstance(one, tuple) else asarray(one) for one in found)
 
 
-def _is_inexact(image: Any, into: Any) -> bool:
+def _is_inexact(given: dict[str, Any], into: Any) -> bool:
     """Tell whether the result may have a gradient: whole numbers have none."""
     if into is None:
-        dtype = getattr(image, "dtype", None)
-        return dtype is None or dtype.kind in "fc"
+        dtypes = [getattr(given.get(name), "dtype", None) for name in ("input", "weights")]
+        # Complex weights make a complex image of a whole-numbered one.
+        return dtypes[0] is None or dtypes[0].kind in "fc" or (dtypes[1] is not None and dtypes[1].kind == "c")
     if isinstance(into, (np.ndarray, Tensor)):
         return into.dtype.kind in "fc"
     try:

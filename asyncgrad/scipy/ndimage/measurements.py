@@ -132,4 +132,4 @@ def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     total = sum_labels(image, labels, index)
     grids = np.ogrid[tuple(slice(0, length) for length in image.shape)]
     places = [sum_labels(image * grid, labels, index) / total for grid in grids]
-    return list(zip(*places, strict=True)) if total.ndim else tuple(places)
+    return [tuple(one) for one in np.stack(places).T] if total.ndim else tuple(places)

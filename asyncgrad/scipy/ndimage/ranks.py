@@ -51,12 +51,25 @@ def _footprint(name: str, size: Any, footprint: Any, count: int) -> Any:
 
 
 def _windows(
-    name: str, image: Any, footprint: Array, mode: Any, cval: float, origin: Any, axes: tuple[int, ...]
+    name: str,
+    image: Any,
+    footprint: Array,
+    mode: Any,
+    cval: float,
+    origin: Any,
+    axes: tuple[int, ...],
+    *,
+    is_separable: bool = True,
 ) -> Any:
     """Return the elements of the window around each element, along a new last axis.
 
     A footprint has the axes of the image in their order, whatever that of `axes` is, as SciPy's has.
+
+    Raises:
+        RuntimeError: there are several modes, and what is made of a box is not made along one axis after another.
     """
+    if not isinstance(mode, str) and not (is_separable and footprint.all()):
+        raise RuntimeError(f"scipy.ndimage.{name} takes one mode for all axes here, not {mode!r}")
     refuse_complex(
         f"scipy.ndimage.{name}", "real images", image, "complex numbers have no order, so pass the real part"
     )
@@ -107,7 +120,8 @@ def _filter(
     ) -> Tensor:
         image, chosen = _image_and_axes(input, output, axes)
         footprint = in_order(_footprint(name, size, footprint, len(chosen)), chosen)
-        return choose(_windows(name, image, footprint, mode, cval, origin, chosen))
+        is_separable = name != "median_filter" or footprint.size == 1
+        return choose(_windows(name, image, footprint, mode, cval, origin, chosen, is_separable=is_separable))
 
     made.__name__ = made.__qualname__ = name
     return made
@@ -156,11 +170,12 @@ def rank_filter(
     The other arguments are those of `maximum_filter`.
     """
     image, chosen = _image_and_axes(input, output, axes)
-    windows = _windows(
-        "rank_filter", image, _footprint("rank_filter", size, footprint, len(chosen)), mode, cval, origin, chosen
-    )
-    if not -windows.shape[-1] <= rank < windows.shape[-1]:
-        raise ValueError(f"scipy.ndimage.rank_filter takes a rank of one of {windows.shape[-1]} elements, not {rank}")
+    found = _footprint("rank_filter", size, footprint, len(chosen))
+    count = int(found.sum())
+    if not -count <= rank < count:
+        raise ValueError(f"scipy.ndimage.rank_filter takes a rank of one of {count} elements, not {rank}")
+    is_end = rank % count in (0, count - 1)
+    windows = _windows("rank_filter", image, found, mode, cval, origin, chosen, is_separable=is_end)
     return np.sort(windows, -1)[..., rank]
 
 
@@ -187,7 +202,8 @@ def percentile_filter(
     found = _footprint("percentile_filter", size, footprint, len(chosen))
     count = int(found.sum())
     rank = count - 1 if share == 100.0 else int(float(count) * share / 100.0)
-    windows = _windows("percentile_filter", image, found, mode, cval, origin, chosen)
+    is_end = rank in (0, count - 1)
+    windows = _windows("percentile_filter", image, found, mode, cval, origin, chosen, is_separable=is_end)
     return np.sort(windows, -1)[..., rank]
 
 
@@ -239,7 +255,7 @@ def grey_erosion(
     heights = None if structure is None else floating(structure)
     found = _footprint("grey_erosion", size if heights is None else heights.shape, footprint, len(chosen))
     found = _box_in_order(found, chosen) if heights is None else found
-    windows = _windows("grey_erosion", image, found, mode, cval, origin, chosen)
+    windows = _windows("grey_erosion", image, found, mode, cval, origin, chosen, is_separable=structure is None)
     return np.min(windows if heights is None else windows - heights[np.nonzero(found)], -1)
 
 
@@ -267,7 +283,7 @@ def grey_dilation(
     # An even number of elements has two middles; reversed, the other one is meant.
     origins = tuple(-one - (length % 2 == 0) for one, length in zip(origins, found.shape, strict=True))
     found = _box_in_order(found, chosen) if heights is None else found
-    windows = _windows("grey_dilation", image, found, mode, cval, origins, chosen)
+    windows = _windows("grey_dilation", image, found, mode, cval, origins, chosen, is_separable=structure is None)
     return np.max(windows if heights is None else windows + heights[np.nonzero(found)], -1)
 
 

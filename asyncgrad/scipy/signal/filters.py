@@ -16,7 +16,7 @@ from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double, floating
 from .convolution import convolve
 
 if TYPE_CHECKING:
@@ -185,8 +185,9 @@ def _sections(sos: Any) -> Any:
 
 
 def _of_any_scale(sos: Any) -> Any:
-    """Return sections whose column 3 need not be ones."""
+    """Return sections whose column 3 need not be ones; one section may be a vector."""
     sos = floating(sos)
+    sos = sos[np.newaxis] if sos.ndim == 1 else sos
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ArgumentError(f"a filter by sections takes sos of shape (n, 6), not {sos.shape}")
     return sos
@@ -257,7 +258,7 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", p
 def _edge_length(default: int, padtype: str | None, padlen: int | None, length: int) -> int:
     if padtype not in ("odd", "even", "constant", None):
         raise ArgumentError(f"padtype must be 'odd', 'even', 'constant' or None, not {padtype!r}")
-    edge = 0 if padtype is None else default if padlen is None else padlen
+    edge = 0 if padtype is None else default if padlen is None else max(padlen, 0)
     if length <= edge:
         raise ArgumentError(f"the signal must be longer than padlen, which is {edge}, not of length {length}")
     return edge
@@ -367,7 +368,8 @@ def deconvolve(signal: Any, divisor: Any) -> tuple[Tensor, Tensor]:
     given, by = (np.atleast_1d(floating(one)) for one in (signal, divisor))
     length = given.size - by.size + 1
     if length < 1 and given.ndim == by.ndim == 1:
-        return given[:0], given
+        # As SciPy's: the rest is the signal, in its dtype.
+        return given[:0], np.atleast_1d(asarray(signal))
     numerator, denominator = _coefficients("deconvolve", signal, divisor)
     impulse = np.zeros(length)
     impulse[0] = 1
@@ -402,31 +404,33 @@ def freqz(
     if plot is not None:
         raise ArgumentError("scipy.signal.freqz of tensors draws nothing: write no plot=")
     b, a = (np.atleast_1d(floating(one)) for one in (b, a))
-    frequencies = _frequencies(b, a, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
-    return asarray(frequencies), _response(b, a, frequencies, float(raw(asarray(fs))))
+    frequencies, angles = _frequencies(b, a, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
+    return asarray(frequencies), _response(b, a, angles)
 
 
-def _frequencies(b: Any, a: Any, worN: Any, **options: Any) -> Any:
-    """Return frequencies: those that are given, which keep their history, or SciPy's."""
+def _frequencies(b: Any, a: Any, worN: Any, *, fs: Any, **options: Any) -> tuple[Any, Any]:
+    """Return frequencies, those that are given, which keep their history, or SciPy's, and their angles."""
+    rate = float(raw(asarray(fs)))
     is_count = worN is None or (np.ndim(raw(worN)) == 0 and np.asarray(raw(worN)).dtype.kind in "iu")
     if not is_count:
         # As SciPy has it: frequencies are as wide as the coefficients, and of a complex number the real part counts.
         given = worN.real if isinstance(worN, complex) else worN
-        return np.atleast_1d(floating(given).astype(np.result_type(b.dtype, a.dtype), copy=False))
+        frequencies = np.atleast_1d(floating(given).astype(np.result_type(b.dtype, a.dtype), copy=False))
+        return frequencies, 2 * np.pi * frequencies / rate
     ones = (np.ones(1, np.result_type(raw(one).dtype, np.float32)) for one in (b, a))
-    options["fs"] = float(raw(asarray(options["fs"])))
-    return signal.freqz(*ones, None if worN is None else int(np.asarray(raw(worN))), **options)[0]
+    angles = signal.freqz(*ones, None if worN is None else int(np.asarray(raw(worN))), **options)[0]
+    return angles * (rate / (2 * np.pi)), angles
 
 
-def _response(b: Any, a: Any, frequencies: Any, fs: float) -> Any:
-    """Return the quotient of two polynomials, whose coefficients stand along the first axis, at frequencies."""
-    angles = frequencies.astype(np.result_type(frequencies.dtype, np.float64)) * (2 * np.pi / fs)
-    dtype = np.result_type(frequencies.dtype, np.complex64)
-    if b.ndim > 1 or a.ndim > 1:
-        delay = np.exp(-1j * angles).astype(dtype)
-        return _by_horner(b, delay) / _by_horner(a, delay)
-    powers = np.exp(-1j * angles[..., np.newaxis] * np.arange(max(b.size, a.size))).astype(dtype)
-    return (powers[..., : b.size] @ b) / (powers[..., : a.size] @ a)
+def _response(b: Any, a: Any, angles: Any) -> Any:
+    """Return the quotient of two polynomials, whose coefficients stand along the first axis, at angles."""
+    wide = angles.astype(np.result_type(angles.dtype, np.float64), copy=False)
+    dtype = np.result_type(angles.dtype, np.complex64)
+    if b.ndim == 1 and a.shape == (1,):
+        return np.exp(-1j * wide[..., np.newaxis] * np.arange(b.size)).astype(dtype) @ b / a
+    # In SciPy's order: near a pole, or between many, the last digits of a quotient are those of its order.
+    delay = np.exp(-1j * wide).astype(dtype)
+    return _by_horner(b, delay) / _by_horner(a, delay)
 
 
 def _by_horner(coefficients: Any, at: Any) -> Any:
@@ -445,13 +449,13 @@ def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: float = 2 * np
     Source: scipy.signal.freqz_sos.
     """
     sos = floating(sos)
-    sos = _sections(sos[np.newaxis] if sos.ndim == 1 else sos)
+    sos = _sections(sos)
     if not len(sos):
         raise ArgumentError("scipy.signal.freqz_sos takes at least one section, not sos of shape (0, 6)")
-    frequencies: Any = _frequencies(sos, sos, worN, whole=whole, fs=fs)
+    frequencies, angles = _frequencies(sos, sos, worN, whole=whole, fs=fs)
     response: Any = 1.0
     for section in sos:
-        response = response * _response(section[:3], section[3:], frequencies, float(raw(asarray(fs))))
+        response = response * _response(section[:3], section[3:], angles)
     return asarray(frequencies), asarray(response)
 
 
@@ -490,7 +494,8 @@ def savgol_filter(
     borders = {"mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant", "interp": None}
     if mode not in borders:
         raise ValueError(f"scipy.signal.savgol_filter takes mode {', '.join(map(repr, borders))}, not {mode!r}")
-    x = floating(x).swapaxes(axis, -1)
+    x = floating(x)
+    x = (x if x.dtype.char in "fdFD" else double(x)).swapaxes(axis, -1)
     weights = signal.savgol_coeffs(window_length, polyorder, deriv=deriv)
     weights = weights.astype(x.dtype, copy=False).reshape((1,) * (x.ndim - 1) + (-1,))
     half = window_length // 2

@@ -106,7 +106,7 @@ def _spectra(x: Any, layout: _Layout, detrend: Any, onesided: bool, kind: Any) -
     if callable(detrend):
         parts = detrend(parts)
     elif detrend:
-        parts = without_trend(parts, type=detrend)
+        parts = without_trend(parts, type=detrend).astype(parts.dtype, copy=False)
     window = asarray(layout.window).astype(np.finfo(kind).dtype, copy=False)
     function: Callable[..., Any] = np.fft.rfft if onesided else np.fft.fft
     return function(parts * window, layout.transformed).astype(kind, copy=False)

@@ -12,9 +12,9 @@ from scipy import signal
 
 from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw, refuse_complex
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double, floating
 from .convolution import convolve
 from .filters import filtfilt, lfilter, sosfilt, sosfiltfilt
 
@@ -103,6 +103,7 @@ def decimate(
     Source: scipy.signal.decimate.
     """
     x = floating(x)
+    x = double(x) if x.dtype.char == "e" else x
     axis = axis_index(axis, x.ndim)
     every = (slice(None),) * axis + (slice(None, None, q),)
     if ftype == "iir":
@@ -146,6 +147,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[
     Source: scipy.signal.detrend.
     """
     data = floating(data)
+    data = data if data.dtype.char in "fdFD" else double(data)
     if type in ("constant", "c"):
         return data - np.mean(data, axis, keepdims=True)
     if type not in ("linear", "l"):
@@ -193,7 +195,7 @@ def resample(x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None,
     result = result.real if is_real else result
     if t is None:
         return result
-    times = np.asarray(t)
+    times: Any = asarray(t)
     return result, np.arange(num) * (times[1] - times[0]) * (length / num) + times[0]
 
 
@@ -248,7 +250,8 @@ def upfirdn(
     h = floating(h)
     if h.ndim != 1 or not h.size:
         raise ValueError(f"scipy.signal.upfirdn takes h of shape (n,), n > 0, not {h.shape}")
-    x = floating(x).swapaxes(axis, -1)
+    dtype = np.result_type(h.dtype, floating(x).dtype, np.float32)
+    h, x = h.astype(dtype, copy=False), floating(x).astype(dtype, copy=False).swapaxes(axis, -1)
     length = x.shape[-1]
     before = 0 if mode == "constant" and cval == 0 else -(-h.size // up)
     x = _extended(x, before, mode, cval)
@@ -342,6 +345,7 @@ def resample_poly(
     if up < 1 or down < 1 or int(up) != up or int(down) != down:
         raise ValueError(f"scipy.signal.resample_poly takes whole up and down of at least 1, not {up} and {down}")
     x = floating(x)
+    x = x.astype(np.float32) if x.dtype.char == "e" else x
     common = math.gcd(int(up), int(down))
     up, down = int(up) // common, int(down) // common
     if up == down == 1:
@@ -396,8 +400,8 @@ def lombscargle(
 
     Source: scipy.signal.lombscargle; Zechmeister and Kürster, 2009.
     """
-    x, y, freqs = (floating(one) for one in (x, y, freqs))
-    shares = np.ones(y.shape) if weights is None else floating(weights)
+    x, y, freqs = (double(one) for one in (x, y, freqs))
+    shares = np.ones(y.shape) if weights is None else double(weights)
     if x.ndim != 1 or not x.size or not x.shape == y.shape == shares.shape or freqs.ndim != 1 or not freqs.size:
         raise ValueError(
             "scipy.signal.lombscargle takes x, y and weights of one shape (n,) and freqs of shape (m,), not "

@@ -25,7 +25,7 @@ def lsim(system: Any, U: Any, T: Any, X0: Any = None, interp: bool = True) -> tu
             `lti`, or (zeros, poles, gain), which have no derivative.
         U: the input at each time, shape (n,) or (n, k); 0 or None for none.
         T: the times, equally spaced, shape (n,); the first is not negative.
-        X0: the state at time 0.
+        X0: the state at time 0, shape (n,); or one number for all of it.
         interp: whether the input is linear between times; otherwise it stays as it is.
 
     Raises:
@@ -48,7 +48,7 @@ def lsim(system: Any, U: Any, T: Any, X0: Any = None, interp: bool = True) -> tu
     steps = np.diff(raw(times))
     if steps.size and not np.allclose(steps, steps[0]):
         raise ValueError("scipy.signal.lsim takes times that are equally spaced")
-    state = np.zeros(a.shape[0]) if X0 is None else floating(X0)
+    state = np.broadcast_to(floating(0.0 if X0 is None else X0), a.shape[:1])
     if raw(times)[0] > 0:
         state = expm(a * times[0]) @ state
     inputs = _inputs(U, times.size, b.shape[1])

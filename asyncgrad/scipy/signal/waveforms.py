@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
-from ..arguments import floating
+from ..arguments import double, floating
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -94,7 +94,7 @@ def sweep_poly(t: Any, poly: Any, phi: Any = 0) -> Tensor:
     Source: scipy.signal.sweep_poly.
     """
     t = floating(t)
-    coefficients = floating(poly.coeffs if isinstance(poly, np.poly1d) else poly)
+    coefficients = double(poly.coeffs if isinstance(poly, np.poly1d) else poly)
     count = coefficients.shape[0]
     turns: Any = 0.0
     for index in range(count):
@@ -111,14 +111,14 @@ def sawtooth(t: Any, width: Any = 1) -> Tensor:
 
     Source: scipy.signal.sawtooth.
     """
-    t, width = floating(t), floating(width)
+    # As SciPy's, in double precision.
+    t, width = double(t), double(width)
     share = t / (2 * np.pi) - np.floor(raw(t) / (2 * np.pi))
     rises, never_falls, never_rises = raw(share) < raw(width), raw(width) == 1, raw(width) == 0
     up = 2 * share / np.where(never_rises, 1.0, width) - 1
     down = (1 + width - 2 * share) / np.where(never_falls, 1.0, 1 - width)
     is_valid = (raw(width) >= 0) & (raw(width) <= 1)
-    # As SciPy's, in double precision.
-    return np.where(is_valid, np.where(rises, up, down), np.nan).astype(float, copy=False)
+    return np.where(is_valid, np.where(rises, up, down), np.nan)
 
 
 def square(t: Any, duty: Any = 0.5) -> Tensor:

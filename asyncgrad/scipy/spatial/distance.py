@@ -18,7 +18,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import double, floating
 from ..error_names import name_errors
 from ..roots import root_of_squares
 from ..unsupported import refuse
@@ -414,6 +414,12 @@ def squareform(X: Any, force: str = "no", checks: bool = True) -> Tensor:
     return np.where(np.eye(shape[0], dtype=bool), x.dtype.type(0), x[places])
 
 
+#: Metrics whose distances are float64 whatever the vectors are, as SciPy's.
+_IN_DOUBLE = {"braycurtis", "canberra"}
+#: Metrics whose distances of whole numbers are whole.
+_OF_WHOLE_NUMBERS = {"chebyshev", "cityblock"}
+
+
 def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
     """Return the function of two vectors that a metric is."""
     # A sum of thousands of products of float16 stops growing or overflows:
@@ -422,15 +428,21 @@ def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
     place = _PARAMETERS[name].index("w") if "w" in _PARAMETERS[name] else None
 
     def distance(u: Any, v: Any, *args: Any, **kwargs: Any) -> Tensor:
-        u, v = floating(u), floating(v)
+        is_whole = name in _OF_WHOLE_NUMBERS and all(asarray(one).dtype.kind == "i" for one in (u, v))
+        u, v = floating(u), (double if name in _IN_DOUBLE else floating)(v)
         if u.ndim != 1 or v.ndim != 1:
             raise ValueError(f"scipy.spatial.distance.{name} takes two vectors, not shapes {u.shape} and {v.shape}")
         if name in _OF_REAL_NUMBERS:
             for one in (u, v):
                 refuse_complex(f"scipy.spatial.distance.{name}", "real vectors", one)
-        if place is not None:
-            _check_weights(args[place] if len(args) > place else kwargs.get("w"))
-        return metric(u, v, *args, **kwargs)
+        weights = None if place is None else args[place] if len(args) > place else kwargs.get("w")
+        if weights is not None:
+            _check_weights(weights)
+            # Weights are float64 for SciPy; those of the greatest difference only choose.
+            is_whole = is_whole and name == "chebyshev"
+            u = u if name == "chebyshev" else double(u)
+        found = metric(u, v, *args, **kwargs)
+        return found.astype(np.int64) if is_whole else found
 
     distance.__name__ = distance.__qualname__ = name
     distance.__doc__ = f"Return the {name} distance of two vectors, as `scipy.spatial.distance.{name}`.{parameters}"
@@ -463,7 +475,9 @@ def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, k
     Source: scipy.spatial.distance.jensenshannon.
     """
     p, q = (np.moveaxis(floating(one), axis, -1) for one in (p, q))
-    result = in_single(_jensenshannon)(p, q, base)
+    # As SciPy: the logarithms of float16 are float32.
+    p, q = (one.astype(np.result_type(one.dtype, np.float32), copy=False) for one in (p, q))
+    result = _jensenshannon(p, q, base)
     return np.expand_dims(result, axis) if keepdims else result
 
 

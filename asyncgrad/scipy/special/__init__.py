@@ -21,6 +21,7 @@ from . import incomplete as incomplete
 from . import kelvin_functions as kelvin_functions
 from . import legendre_functions as legendre_functions
 from . import noncentral as noncentral
+from . import noncentral_t as noncentral_t
 from . import normal as normal
 from . import orthogonal_polynomials as orthogonal_polynomials
 from . import spherical_bessel as spherical_bessel

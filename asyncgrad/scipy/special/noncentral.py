@@ -1,4 +1,4 @@
-"""Noncentral distribution functions and their inverses.
+"""Noncentral chi-square and F distribution functions, and their inverses.
 
 Where F is a distribution function with density f and x its quantile, the derivative of F by a parameter is -f(x) times
 that of x. Where an argument is found from F(argument, ...) = p, its derivative by p is 1 over that of F, and by another
@@ -15,16 +15,10 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import Primitive
-from ...numpy.random.shapes import (
-    gamma_slope,
-    mixture_numbers,
-    noncentral_chisquare_slope,
-    noncentral_f_slope,
-)
+from ...numpy.random.shapes import mixture_numbers, noncentral_chisquare_slope, noncentral_f_slope
 from ..ufuncs import special
 from .rules import compute_where, differentiable
 from .searches import searched
-from .trapezoid import trapezoid_nodes
 
 __all__ = [
     "chi_log_density",
@@ -38,18 +32,14 @@ __all__ = [
     "ncfdtridfd",
     "ncfdtridfn",
     "ncfdtrinc",
-    "nctdtr",
-    "nctdtridf",
-    "nctdtrinc",
-    "nctdtrit",
-    "t_log_density",
+    "where_finite",
 ]
 
 #: The least number above 0.
 _LEAST = 5e-324
 
 
-def _where_finite(function: Callable[..., Any], arguments: tuple[Any, ...], position: int, lowest: float) -> Any:
+def where_finite(function: Callable[..., Any], arguments: tuple[Any, ...], position: int, lowest: float) -> Any:
     """Return a function of finite arguments; it is 0 where the quantile is 0 or infinite, and nan for other arguments.
 
     Args:
@@ -101,7 +91,7 @@ def _log_mixture(peak: Any, product: Any, logarithm: Any) -> Any:
 
 
 def _chi_density(x: Any, df: Any, nc: Any) -> Any:
-    return _where_finite(_finite_chi_density, (x, df, nc), 0, 0.0)
+    return where_finite(_finite_chi_density, (x, df, nc), 0, 0.0)
 
 
 def _chi_terms(x: Any, df: Any, nc: Any) -> tuple[Any, Any, Any]:
@@ -125,14 +115,14 @@ def _chi_quantile_by(parameter: str, x: Any, df: Any, nc: Any) -> Any:
     def finite(x: Any, df: Any, nc: Any) -> Any:
         return x * noncentral_chisquare_slope(parameter, df, nc, x)
 
-    return _where_finite(finite, (x, df, nc), 0, _LEAST)
+    return where_finite(finite, (x, df, nc), 0, _LEAST)
 
 
 def _chi_by(parameter: str, x: Any, df: Any, nc: Any) -> Any:
     def finite(x: Any, df: Any, nc: Any) -> Any:
         return -_finite_chi_density(x, df, nc) * x * noncentral_chisquare_slope(parameter, df, nc, x)
 
-    return _where_finite(finite, (x, df, nc), 0, _LEAST)
+    return where_finite(finite, (x, df, nc), 0, _LEAST)
 
 
 chndtr: Primitive = differentiable(
@@ -169,7 +159,7 @@ chndtrinc: Primitive = searched(
 
 
 def _f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
-    return _where_finite(_finite_f_density, (dfn, dfd, nc, x), 3, 0.0)
+    return where_finite(_finite_f_density, (dfn, dfd, nc, x), 3, 0.0)
 
 
 def _f_terms(dfn: Any, dfd: Any, nc: Any, x: Any) -> tuple[Any, Any, Any]:
@@ -195,14 +185,14 @@ def _f_quantile_by(parameter: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
     def finite(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
         return x * noncentral_f_slope(parameter, dfn, dfd, nc, x)
 
-    return _where_finite(finite, (dfn, dfd, nc, x), 3, _LEAST)
+    return where_finite(finite, (dfn, dfd, nc, x), 3, _LEAST)
 
 
 def _f_by(parameter: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
     def finite(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
         return -_finite_f_density(dfn, dfd, nc, x) * x * noncentral_f_slope(parameter, dfn, dfd, nc, x)
 
-    return _where_finite(finite, (dfn, dfd, nc, x), 3, _LEAST)
+    return where_finite(finite, (dfn, dfd, nc, x), 3, _LEAST)
 
 
 def _f_ratio(parameter: str, other: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
@@ -249,107 +239,4 @@ ncfdtrinc: Primitive = searched(
     dfd=lambda g, dfn, dfd, f, out: g * _f_ratio("dfden", "nonc", dfn, dfd, out, f),
     p=lambda g, dfn, dfd, f, out: g / _f_by("nonc", dfn, dfd, out, f),
     f=lambda g, dfn, dfd, f, out: g / _f_quantile_by("nonc", dfn, dfd, out, f),
-)
-
-
-# The noncentral t distribution: t is (z + nc) / s, for a normal z and for df * s**2 with the chi-square distribution.
-# So F is the expectation of the normal distribution's at t * s - nc.
-
-
-def _t_nodes(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
-    """Return logarithms of s, and the step between two."""
-    # In units of the root of df + t * t, which the square of a great t would overflow.
-    unit = np.hypot(np.sqrt(df), t)
-    slope = nc * (t / unit)
-    root = np.hypot(slope, 2 * np.sqrt(df))
-    place = np.where(slope > 0, (root + slope) / 2, 2 * df / (root + np.abs(slope)))
-
-    def height(logarithm: Any) -> Any:
-        s = np.exp(logarithm)
-        return df * logarithm - (df * s * s + (t * s - nc) ** 2) / 2
-
-    return trapezoid_nodes(height, np.log(place / unit), (2 * place - slope) * place, 0.12)
-
-
-def _t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
-    """Return the derivative of the noncentral t distribution by `df`, `nc` or `t`."""
-
-    def finite(df: Any, nc: Any, t: Any) -> Any:
-        return _finite_t_by(df, nc, t, parameter)
-
-    return _where_finite(finite, (df, nc, t), 2, -np.inf)
-
-
-def _t_terms(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
-    """Return the nodes of s, and the logarithms of the terms that are to be summed."""
-    logarithms, step = _t_nodes(*(np.asarray(raw(one), float) for one in (df, nc, t)))
-    s = np.exp(logarithms)
-    shape, power = df / 2, df * (s * s / 2)
-    logarithm = shape * np.log(shape) - special.gammaln(shape) + df * logarithms - power - np.square(t * s - nc) / 2
-    return s, logarithm + np.log(step * 2 / math.sqrt(2 * math.pi))
-
-
-def t_log_density(df: Any, nc: Any, t: Any) -> Any:
-    """Return the logarithm of the density of the noncentral t distribution, for finite arguments; nan for others."""
-    inside = np.isfinite(raw(df) + raw(nc) + raw(t)) & (raw(df) > 0)
-    return compute_where(inside, _finite_t_log_density, df, nc, t, outside=np.nan)
-
-
-def _finite_t_log_density(df: Any, nc: Any, t: Any) -> Any:
-    df, nc, t = np.broadcast_arrays(df, nc, t)
-    s, logarithm = _t_terms(df, nc, t)
-    greatest = np.max(raw(logarithm), 0)
-    return np.log(np.sum(np.exp(logarithm - greatest) * s, 0)) + greatest
-
-
-def _finite_t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
-    df, nc, t = np.broadcast_arrays(df, nc, t)
-    s, logarithm = _t_terms(df, nc, t)
-    terms = np.exp(logarithm)
-    if parameter == "nc":
-        return -np.sum(terms, 0)
-    if parameter == "t":
-        return np.sum(terms * s, 0)
-    # Times s all is nothing far down, where a small df has most of the nodes.
-    size = np.log(raw(s)) + raw(logarithm)
-    rows = np.flatnonzero(np.any((size > np.max(size, 0) - 60).reshape(len(size), -1), 1))
-    if len(rows):
-        terms, s = terms[rows[0] :], s[rows[0] :]
-    # How the logarithm of a quantile of s moves with df.
-    moves = gamma_slope(*np.broadcast_arrays(df / 2, df * (s * s / 2))) / 4 - 1 / (2 * df)
-    return t * np.sum(terms * s * moves, 0)
-
-
-def _t_ratio(parameter: str, other: str, df: Any, nc: Any, t: Any) -> Any:
-    """Return the derivative of the `other` argument by an argument, where the distribution function stays."""
-    return -_t_by(df, nc, t, parameter) / _t_by(df, nc, t, other)
-
-
-nctdtr: Primitive = differentiable(
-    special.nctdtr,
-    "df nc t",
-    df=lambda g, df, nc, t: g * _t_by(df, nc, t, "df"),
-    nc=lambda g, df, nc, t: g * _t_by(df, nc, t, "nc"),
-    t=lambda g, df, nc, t: g * _t_by(df, nc, t, "t"),
-)
-nctdtrit: Primitive = differentiable(
-    special.nctdtrit,
-    "df nc p",
-    df=lambda g, df, nc, out: g * _t_ratio("df", "t", df, nc, out),
-    nc=lambda g, df, nc, out: g * _t_ratio("nc", "t", df, nc, out),
-    p=lambda g, df, nc, out: g / _t_by(df, nc, out, "t"),
-)
-nctdtridf: Primitive = searched(
-    special.nctdtridf,
-    "p nc t",
-    p=lambda g, nc, t, out: g / _t_by(out, nc, t, "df"),
-    nc=lambda g, nc, t, out: g * _t_ratio("nc", "df", out, nc, t),
-    t=lambda g, nc, t, out: g * _t_ratio("t", "df", out, nc, t),
-)
-nctdtrinc: Primitive = searched(
-    special.nctdtrinc,
-    "df p t",
-    df=lambda g, df, t, out: g * _t_ratio("df", "nc", df, out, t),
-    p=lambda g, df, t, out: g / _t_by(df, out, t, "nc"),
-    t=lambda g, df, t, out: g * _t_ratio("t", "nc", df, out, t),
 )

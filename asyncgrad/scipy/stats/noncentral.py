@@ -11,7 +11,8 @@ from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
 from ..arguments import floating
-from ..special.noncentral import chi_log_density, f_log_density, t_log_density
+from ..special.noncentral import chi_log_density, f_log_density
+from ..special.noncentral_t import t_log_density
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .discrete_distribution import DiscreteDistribution

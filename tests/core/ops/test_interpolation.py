@@ -252,3 +252,20 @@ def test_quantiles_of_whole_numbers_have_the_dtype_of_numpys(dtype: str, share: 
 
     assert found.dtype == expected.dtype
     assert found.tolist() == expected.tolist()
+
+
+def test_numbers_of_numpys_own_decide_about_dtypes_and_whole_coordinates_do_not_wrap_around() -> None:
+    narrow, far = np.arange(5, dtype=np.float32), np.array([100, -100], np.int8)
+    for share in (0.5, np.float64(0.5)):
+        assert np.quantile(ag.tensor(narrow), share).dtype == np.quantile(narrow, share).dtype
+    assert numpy.gradient(ag.tensor([1.0, 2.0]), far).tolist() == np.gradient([1.0, 2.0], far).tolist()
+
+
+def test_bounds_and_modes_are_taken_in_numpys_forms() -> None:
+    a, whole = ag.tensor([0.0, 1.0, 4.0]), np.convolve([0.0, 1.0, 4.0], [1.0, 2.0])
+    assert numpy.convolve(a, [1.0, 2.0], 2).tolist() == whole.tolist()
+    assert numpy.clip(a, max=2.0).tolist() == [0.0, 1.0, 2.0]
+    assert numpy.vecdot(a, a, axis=0, keepdims=False).item() == 17.0
+    for call in (lambda: numpy.clip(a, 2.0), lambda: numpy.clip(a, a_max=2.0), lambda: numpy.convolve(a, a, None)):
+        with pytest.raises(TypeError):
+            call()

@@ -404,6 +404,8 @@ def test_a_method_is_refused_with_what_to_write():
         ([1], {}, ValueError, "was given 2 items and returned 1 result: return one for each item"),
         ([1, 2, 3], {}, ValueError, "was given 2 items and returned 3 results"),
         (np.zeros(2), {}, TypeError, "must be a list, not ndarray of shape .* return list"),
+        ((one for one in [1, 2]), {}, TypeError, "must be a list, not generator .* return list"),
+        ({1, 2}, {}, TypeError, "must be a list, not set {1, 2}: return a result for each item"),
         (None, {}, TypeError, "must be a list, not NoneType None: return a result for each item"),
         ({1: 1, 2: 2}, {}, TypeError, r"must be a list, not dict .* write @ag.batched\(key=...\) for a dict"),
         ({1: 1}, {"key": int}, ValueError, "no result for the key 2: return a dict with one for each key"),

@@ -144,6 +144,32 @@ async def test_a_rate_goes_on_after_a_loop_with_another_clock():
     assert limit.statistics().started == 2
 
 
+@on_each_loop
+def test_a_loop_that_is_busy_while_it_waits_for_the_rate_holds_up_no_other(run):
+    limit, has_begun = ag.limit(rate=1, per=0.05), threading.Event()
+
+    async def enter() -> None:
+        async with limit:
+            pass
+
+    async def enter_elsewhere() -> None:
+        await enter()
+        has_begun.set()
+
+    async def main() -> bool:
+        await enter()
+        in_line = asyncio.create_task(enter())
+        await one_turn()
+        thread = threading.Thread(target=lambda: run(enter_elsewhere()))
+        thread.start()
+        others_go_on = has_begun.wait(10.0)
+        await in_line
+        thread.join()
+        return others_go_on
+
+    assert run(main())
+
+
 async def in_line(limit: Any, begin: list[Any]) -> list[str]:
     """Return the order in which requests start that begin to wait in the given order, once the first has ended."""
     held, order = Held(), list[str]()
@@ -449,6 +475,7 @@ def test_a_forked_child_has_all_places():
         ({"rate": 0.5}, TypeError, "rate must be an int, not float 0.5"),
         ({"rate": 1, "per": 0}, ValueError, "per must be a number of seconds above 0, not float 0.0"),
         ({"rate": 1, "per": -1}, ValueError, "per must be a number of seconds above 0, not float -1.0"),
+        ({"requests": 4, "per": 60}, ValueError, r"there is no rate: write ag.limit\(rate=10, per=60\)"),
         ({"requests": True}, TypeError, "requests must be an int, not bool True"),
         ({"requests": 1, "name": 3}, TypeError, "name must be a str, not int 3"),
         ({"requests": 1, "hedge_after": -0.1}, ValueError, "hedge_after must be a finite number of at least 0"),

@@ -23,7 +23,8 @@ class Held:
         self.rate = random.choice([None, 1, 2]) if self.requests else random.choice([1, 2])
         self.per = 10.0
         hedge_after = random.choice([None, 0.0, 3.0]) if may_hedge else None
-        self.limit = ag.limit(requests=self.requests, rate=self.rate, per=self.per, hedge_after=hedge_after)
+        rate: dict[str, Any] = {} if self.rate is None else {"rate": self.rate, "per": self.per}
+        self.limit = ag.limit(requests=self.requests, hedge_after=hedge_after, **rate)
         self.running = 0
         self.starts: list[float] = []
         self.most_turns = random.randrange(4)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import asyncgrad as ag
@@ -182,7 +183,7 @@ async def test_a_merge_that_is_memoized_is_not_asked_again_in_another_try(is_mem
     await top.backward(["n"], retain_graph="until_success")
     assert len(notes.merges) == (1 if is_memoized else 2)
     assert leaf.grad == ["middle0(right0(top1(n)))", "middle0(left0(top0(n)))"]
-    assert not hasattr(middle.grad_fn.meta, "merges")
+    assert not hasattr(middle.grad_fn.meta, "answers")
 
 
 async def test_a_merge_is_asked_again_for_other_gradients():
@@ -222,6 +223,72 @@ async def test_a_merge_is_asked_again_for_other_gradients():
     await top.backward(["n"], retain_graph="until_success")
     assert leaf.grad == ["top1(n)", "b"]
     assert len(notes.merges) == 2
+
+
+@pytest.mark.parametrize("refused_by", ["its type", "a hook"])
+async def test_a_merge_that_its_node_has_refused_is_asked_again_in_another_try(refused_by):
+    answers = [None if refused_by == "its type" else ["wrong one"], ["right"]]
+
+    class Dear(Notes):
+        is_memoized = True
+
+        async def merge(self, gradients):
+            return answers.pop(0)
+
+    def refuse(notes):
+        if notes != ["right"]:
+            raise ValueError(f"{notes} is not right")
+
+    leaf = ag.leaf("p", type=Dear())
+    leaf.register_hook(refuse)
+    top = diamond(leaf)
+    with pytest.raises((GradientTypeError, ValueError)):
+        await top.backward(["n"], retain_graph="until_success")
+    await top.backward(["n"], retain_graph="until_success")
+    assert leaf.grad == ["right"]
+
+
+@pytest.mark.parametrize("concurrency", [1, None])
+async def test_merges_of_the_rows_of_a_batch_are_not_asked_again_in_another_try(concurrency):
+    class Dear(Awaited):
+        is_memoized = True
+
+    class Score(ag.Function):
+        @staticmethod
+        def forward(ctx, value):
+            return np.zeros(3)
+
+        @staticmethod
+        async def backward(ctx, grad):
+            return ([str(grad.tolist().index(1.0))],)
+
+    class Fails(ag.Function):
+        trouble: ClassVar = [Trouble()]
+
+        @staticmethod
+        def forward(ctx, number):
+            return ag.Value("start", notes)
+
+        @staticmethod
+        async def backward(ctx, gradient):
+            if "2" in gradient[0] and Fails.trouble:
+                raise Fails.trouble.pop()
+            return np.float64(len(gradient))
+
+    notes = Dear()
+    number = ag.tensor(1.0, requires_grad=True)
+    score = Score.apply(diamond(Fails.apply(number)))
+
+    async def rows():
+        return await ag.grad(
+            score, number, np.eye(3), is_grads_batched=True, retain_graph="until_success", concurrency=concurrency
+        )
+
+    with pytest.raises(Trouble):
+        await rows()
+    (grads,) = await rows()
+    assert grads.tolist() == [2.0, 2.0, 2.0]
+    assert len(notes.merges) == 3
 
 
 async def test_a_merge_that_waits_is_cancelled_with_its_backward():

@@ -90,6 +90,23 @@ def replaced(value: Any, old: int, new: Any) -> Any:
     return visit(value)
 
 
+def jittered(arguments: Arguments) -> Arguments | None:
+    """Return arguments with each number that may have a gradient a little moved; None where there is none."""
+    rng = np.random.default_rng(0)
+    are_moved = False
+
+    def moved(value: Any) -> Any:
+        nonlocal are_moved
+        if not is_differentiable(value):
+            return value if _is_list_of_arrays(value) else mapped(moved, value)
+        are_moved = True
+        size = np.abs(value) + 1e-2
+        return (value + size * rng.uniform(-0.03, 0.03, value.shape)).astype(value.dtype)
+
+    found = moved(copied(arguments))
+    return found if are_moved else None
+
+
 def described(value: Any) -> str:
     """Return a short text for arguments: dtypes and shapes of arrays."""
     if isinstance(value, (np.ndarray, np.generic)):

@@ -9,6 +9,8 @@ import numpy as np
 
 from asyncgrad import Tensor
 
+from .arguments import Arguments, leaves
+
 #: Of a solver's result, what is compared: the rest tells of its way.
 _RESULTS = ("x", "fun", "cost", "root", "y", "t", "success", "converged")
 
@@ -41,6 +43,31 @@ def compared(expected: Any, found: Any, tolerance: float, path: str = "") -> Ite
         return
     if isinstance(expected, (bool, int, float, complex, np.ndarray, np.generic)):
         yield from _compared_arrays(expected, found, tolerance, path)
+
+
+def compared_writes(
+    expected: Any, before: Arguments, after: Arguments, given: Arguments, tolerance: float
+) -> Iterator[Difference]:
+    """Yield which arguments asyncgrad did not write into as the library did, or wrote into alone.
+
+    Args:
+        expected: the library's result; what it returns is what it is asked to write into.
+        before: the arguments.
+        after: those that the library was called with, after its call.
+        given: those that asyncgrad was called with, after its call.
+        tolerance: of values, relative.
+    """
+    results = expected if isinstance(expected, (tuple, list)) else (expected,)
+    for number, (old, one, other) in enumerate(zip(*map(leaves, (before, after, given)), strict=True)):
+        if not isinstance(old, np.ndarray) or old.dtype.kind not in "biufc":
+            continue
+        if any(one is result for result in results):
+            differs = any(True for _ in compared(one, other, tolerance))
+        else:
+            is_left = np.array_equal(one, old, equal_nan=old.dtype.kind in "fc")
+            differs = is_left and any(True for _ in compared(old, other, tolerance))
+        if differs:
+            yield "write", f"argument {number} holds {np.asarray(other).ravel()[:4]}, expected {one.ravel()[:4]}"
 
 
 def _compared_arrays(expected: Any, found: Any, tolerance: float, path: str) -> Iterator[Difference]:

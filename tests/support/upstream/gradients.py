@@ -11,7 +11,7 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad import Tensor
 
-from .arguments import Arguments, copied, is_differentiable, leaves, replaced
+from .arguments import Arguments, as_tensors, copied, is_differentiable, leaves, replaced
 from .comparison import Difference
 
 
@@ -54,7 +54,7 @@ def _slope(function: Callable[[float], float], size: float) -> tuple[float, floa
 
 
 def compared_gradients(
-    original: Callable[..., Any], arguments: Arguments, tensors: Arguments, result: Any
+    original: Callable[..., Any], arguments: Arguments, tensors: Arguments, result: Any, ours: Any = None
 ) -> Iterator[Difference]:
     """Yield how the gradients of a result differ from finite differences along a direction for each argument.
 
@@ -63,6 +63,7 @@ def compared_gradients(
         arguments: of the call.
         tensors: the same with tensors that require grad.
         result: of asyncgrad, with a history.
+        ours: asyncgrad's function, where second derivatives are compared too, with differences of its gradients.
     """
     terms, parts = [], {}
     for index, one in enumerate(_outputs(result)):
@@ -86,8 +87,68 @@ def compared_gradients(
         except Exception as error:
             yield "gradient-raised", f"{type(error).__name__}: {error}"[:300]
             return
+    are_right = True
     for number, grad in zip(numbers, grads, strict=True):
-        yield from _compared_one(original, arguments, parts, number, np.array(places[number]), grad)
+        for difference in _compared_one(original, arguments, parts, number, np.array(places[number]), grad):
+            are_right = False
+            yield difference
+    if ours is not None and are_right:
+        for number, grad in zip(numbers, grads, strict=True):
+            if grad is not None and places[number].dtype.char in "dD":
+                yield from _compared_second(ours, arguments, parts, number, np.array(places[number]))
+
+
+def _compared_second(
+    ours: Callable[..., Any], arguments: Arguments, parts: Parts, number: int, value: Any
+) -> Iterator[Difference]:
+    """Yield how the second derivative along a direction differs from differences of the first."""
+    direction = np.random.default_rng(1).uniform(0.5, 1.0, value.shape)
+    if not value.size or value.size > 50:
+        return
+
+    def slope(step: float, create_graph: bool = False) -> Any:
+        given = copied(replaced(arguments, number, value + step * direction))
+        given = as_tensors(given, requires_grad=False)
+        source = [one for one in leaves(given) if isinstance(one, Tensor) and one.dtype.kind in "fc"][number]
+        source.requires_grad_()
+        outputs = _outputs(ours(*given[0], **given[1]))
+        terms = []
+        for index, (shape, _) in parts.items():
+            if isinstance(outputs[index], Tensor) and outputs[index].requires_grad:
+                weights = _weights(shape, outputs[index].dtype, index)
+                terms.append(np.sum(np.real(np.conj(weights) * outputs[index] ** 2)))
+        if not terms:
+            return None
+        (grad,) = ag.sync.grad(sum(terms[1:], terms[0]), [source], create_graph=create_graph)
+        along = np.sum(np.real(np.conj(direction) * grad))
+        if not create_graph:
+            return float(along.item())
+        if not along.requires_grad:
+            return 0.0
+        (second,) = ag.sync.grad(along, [source], allow_unused=True)
+        return 0.0 if second is None else float(np.sum(np.conj(direction) * second.numpy()).real)
+
+    size = 1e-3 * max(float(np.median(np.abs(value))), 1e-2)
+    try:
+        expected, error, jump = _slope(slope, size)
+        finer, other, finer_jump = _slope(slope, size / 8)
+    except Exception:
+        return
+    error = max(error, other, abs(expected - finer))
+    if not np.isfinite(finer) or error > 1e-3 * (abs(expected) + 1e-3):
+        return
+    if finer_jump > 1e-3 * (abs(expected) + 1e-3) and finer_jump > jump / 4:
+        # It differs by side.
+        return
+    try:
+        found = slope(0.0, create_graph=True)
+    except Exception as raised:
+        yield "second-raised", f"{type(raised).__name__}: {raised}"[:300]
+        return
+    if not np.isfinite(found):
+        yield "nan-second", f"argument {number}: {found}, expected {expected:.6g}"
+    elif abs(found - expected) > 1e-4 * (abs(expected) + 1e-3) + 20 * error:
+        yield "wrong-second", f"argument {number}: {found:.6g}, expected {expected:.6g}"
 
 
 def _compared_one(

@@ -33,7 +33,7 @@ COUNTERPARTS = {
         f"scipy.{name}": f"asyncgrad.scipy.{name}"
         for name in (
             *("fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "special", "stats"),
-            *("spatial", "spatial.distance"),
+            *("spatial", "spatial.distance", "sparse", "sparse.linalg"),
         )
     },
 }
@@ -88,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _NOTES.most = int(os.environ.get("ASYNCGRAD_UPSTREAM_MOST", "1000"))
     _NOTES.slowest = float(os.environ.get("ASYNCGRAD_UPSTREAM_SLOWEST", "1"))
     _NOTES.largest = float(os.environ.get("ASYNCGRAD_UPSTREAM_LARGEST", "inf"))
+    _NOTES.has_jitter = os.environ.get("ASYNCGRAD_UPSTREAM_JITTER") == "1"
+    _NOTES.has_second = os.environ.get("ASYNCGRAD_UPSTREAM_SECOND") == "1"
     _NOTES.deadline = time.monotonic() + float(os.environ.get("ASYNCGRAD_UPSTREAM_SECONDS", "inf"))
     _fill()
 

@@ -16,8 +16,8 @@ import numpy as np
 from asyncgrad import Tensor
 from asyncgrad.errors import InPlaceError
 
-from .arguments import Arguments, as_tensors, copied, described, is_differentiable, leaves
-from .comparison import compared
+from .arguments import Arguments, as_tensors, copied, described, is_differentiable, jittered, leaves
+from .comparison import compared, compared_writes
 from .gradients import compared_gradients
 
 
@@ -38,6 +38,9 @@ class Notes:
     slowest: float = 1.0
     #: Nor of those that are given more numbers than this in one array.
     largest: float = float("inf")
+    #: Whether each call is made once more beside its arguments, and whether second derivatives are compared.
+    has_jitter: bool = False
+    has_second: bool = False
     #: When no more tests are begun, by the monotonic clock.
     deadline: float = float("inf")
     #: Of values, relative, by the beginnings of functions' names.
@@ -63,7 +66,7 @@ def compared_call(notes: Notes, name: str, original: Callable[..., Any], ours: A
     notes.is_within = True
     try:
         state = np.random.get_state()  # noqa: NPY002
-        arguments: Arguments = (copied(tuple(args)), copied(dict(kwargs)))
+        arguments: Arguments = copied((tuple(args), dict(kwargs)))
         start = time.perf_counter()
         try:
             expected, failure = original(*args, **kwargs), None
@@ -77,10 +80,12 @@ def compared_call(notes: Notes, name: str, original: Callable[..., Any], ours: A
         if is_compared and max(sizes, default=0) <= notes.largest:
             notes.calls[name] += 1
             after = np.random.get_state()  # noqa: NPY002
-            np.random.set_state(state)  # noqa: NPY002
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                _compare(notes, name, original, ours, arguments, expected, failure)
+                np.random.set_state(state)  # noqa: NPY002
+                _compare(notes, name, original, ours, arguments, expected, failure, (args, kwargs))
+                if notes.has_jitter and failure is None:
+                    _compare_beside(notes, name, original, ours, arguments, state)
             np.random.set_state(after)  # noqa: NPY002
     finally:
         notes.is_within = False
@@ -89,11 +94,34 @@ def compared_call(notes: Notes, name: str, original: Callable[..., Any], ours: A
     return expected
 
 
+def _compare_beside(notes: Notes, name: str, original: Any, ours: Any, arguments: Arguments, state: Any) -> None:
+    """Compare the call beside its arguments, where the library has a value."""
+    beside = jittered(arguments)
+    if beside is None:
+        return
+    given = copied(beside)
+    np.random.set_state(state)  # noqa: NPY002
+    try:
+        expected = original(*given[0], **given[1])
+    except Exception:
+        return
+    np.random.set_state(state)  # noqa: NPY002
+    _compare(notes, name, original, ours, beside, expected, None, given, prefix="jitter ")
+
+
 def _compare(
-    notes: Notes, name: str, original: Any, ours: Any, arguments: Arguments, expected: Any, failure: Any
+    notes: Notes,
+    name: str,
+    original: Any,
+    ours: Any,
+    arguments: Arguments,
+    expected: Any,
+    failure: Any,
+    after: Arguments,
+    prefix: str = "",
 ) -> None:
     has_leaves = any(map(is_differentiable, leaves(arguments)))
-    text = ", ".join(part for part in (described(arguments[0])[1:-1], described(arguments[1])) if part)
+    text = prefix + ", ".join(part for part in (described(arguments[0])[1:-1], described(arguments[1])) if part)
     # What is computed in single precision may be computed in another order.
     narrow = [np.finfo(one.dtype).eps for one in leaves(arguments) if is_differentiable(one)]
     tolerance = max(notes.tolerance_of(name), *(float(one) ** 0.5 for one in narrow if one > 1e-10), 0.0)
@@ -115,11 +143,14 @@ def _compare(
         if failure is not None:
             notes.add(name, "not-raised", f"{mode}: {text}", f"expected {type(failure).__name__}: {failure}"[:300])
             continue
-        differences = list(compared(expected, found, tolerance))
+        differences = [
+            *compared(expected, found, tolerance),
+            *compared_writes(expected, arguments, after, given, tolerance),
+        ]
         for kind, why in differences:
             notes.add(name, kind, f"{mode}: {text}", why)
         if mode == "rg" and not any(kind in ("shape", "value") for kind, _ in differences):
-            for kind, why in compared_gradients(original, arguments, given, found):
+            for kind, why in compared_gradients(original, arguments, given, found, ours if notes.has_second else None):
                 notes.add(name, kind, f"grad: {text}", why)
 
 

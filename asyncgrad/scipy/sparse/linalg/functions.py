@@ -14,6 +14,7 @@ from ....core.tensor import Tensor, asarray
 from ....errors import ArgumentTypeError
 from ...arguments import floating
 from ..arrays import SparseArray, csr_array, eye_array
+from .operators import operator_product
 from .systems import spsolve
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ def norm(x: Any, ord: Any = None, axis: int | tuple[int, ...] | None = None) -> 
     if ord not in (None, "fro", "f", 1, -1, 2, np.inf, -np.inf) and (axes is None or len(axes) == 2):
         # SciPy's own refusal: NumPy has more norms of dense matrices.
         linalg.norm(x.toscipy(), ord, axes)
+    if ord == 0 or (x.dtype.kind in "biu" and ord in (1, -1, np.inf, -np.inf)):
+        # A whole number, which has no derivative.
+        return asarray(linalg.norm(x.toscipy(), ord, axis))
     if axes is not None and len(axes) == 1:
         if isinstance(ord, Real) and -np.inf < float(ord) < 0:
             # An element that is not stored is no 0 to divide by.
@@ -110,19 +114,16 @@ def expm_multiply(
     the norm of `A`.
 
     Args:
-        A: a square matrix, sparse or dense.
+        A: a square matrix, sparse or dense; or an operator of SciPy's, which is a constant.
         B: a vector or a matrix.
         start: the first t; None for t = 1 alone.
         stop: the last t.
         num: how many numbers; None for 50.
         endpoint: whether `stop` is the last of them; None for True.
-        traceA: has no effect: the trace of a matrix is known.
+        traceA: the trace of an operator, if it is known; that of a matrix is.
 
     Returns:
         The product; with `start`, `stop` or `num` the products one upon another, shape `(num, *B.shape)`.
-
-    Raises:
-        TypeError: `A` is an operator.
 
     Source: scipy.sparse.linalg.expm_multiply.
 
@@ -134,43 +135,71 @@ def expm_multiply(
         >>> rates.grad.numpy().round(6).tolist()
         [1.0, 2.718282]
     """
-    if isinstance(A, linalg.LinearOperator):
-        raise ArgumentTypeError("scipy.sparse.linalg.expm_multiply takes a matrix here, not a LinearOperator")
-    A = A if isinstance(A, SparseArray) else csr_array(A) if sparse.issparse(A) else floating(A)
+    if not isinstance(A, (SparseArray, linalg.LinearOperator)):
+        A = csr_array(A) if sparse.issparse(A) else floating(A)
     product = floating(B)
     if len(A.shape) != 2 or A.shape[0] != A.shape[1] or product.ndim not in (1, 2) or product.shape[0] != A.shape[0]:
         raise ValueError(
             "scipy.sparse.linalg.expm_multiply takes a square matrix and a vector or matrix with as many rows, not "
             f"shapes {A.shape} and {product.shape}"
         )
+    middle, length = _center_and_norm(A, traceA)
     if start is None and stop is None and num is None and endpoint is None:
-        return _exponential_product(A, product, 1.0)
+        return _exponential_product(A, product, 1.0, middle, length)
     if start is None or stop is None:
         raise ValueError("scipy.sparse.linalg.expm_multiply takes start and stop together, or neither")
     times = np.linspace(start, stop, 50 if num is None else num, endpoint=endpoint is None or endpoint)
     found = []
     for before, time in zip([0.0, *times], times, strict=False):
-        product = _exponential_product(A, product, float(time - before))
+        product = _exponential_product(A, product, float(time - before), middle, length)
         found.append(product)
     return asarray(np.stack(found))
 
 
-def _exponential_product(A: SparseArray | Tensor, B: Tensor, time: float) -> Tensor:
-    """Return exp(time A) @ B by steps in which the matrix, less a multiple of the identity, has a small norm."""
+def _center_and_norm(A: Any, trace: Any) -> tuple[Any, float]:
+    """Return the mean of a matrix's diagonal, and the norm that the matrix has less so much of the identity.
+
+    Any number will do as the mean, and needs no derivative. Norms of operators are estimates.
+    """
     size = A.shape[0]
+    if not size:
+        return 0.0, 0.0
+    if isinstance(A, linalg.LinearOperator):
+        middle = 0.0 if trace is None else raw(asarray(trace)).item() / size
+        return middle, 2.0 * float(linalg.onenormest(A)) + abs(middle)
     known = A.toscipy() if isinstance(A, SparseArray) else sparse.csr_array(np.asarray(raw(A)))
-    # Any number will do, and needs no derivative.
-    middle = known.trace() / max(size, 1)
-    length = float(linalg.norm(known - middle * sparse.eye_array(size), 1)) * abs(time) if size else 0.0
-    count = max(int(np.ceil(length / _NORM)), 1)
-    step, kind = time / count, np.result_type(A.dtype, B.dtype)
-    precision = np.finfo(kind).eps
+    middle = known.trace() / size
+    return middle, float(linalg.norm(known - middle * sparse.eye_array(size), 1))
+
+
+def _size(x: Any) -> float:
+    """Return the greatest sum of absolute values in a column."""
+    return float(np.abs(raw(x)).sum(0).max(initial=0.0))
+
+
+def _times(A: Any, B: Any) -> Any:
+    """Return the product of a matrix or an operator and a vector or a matrix."""
+    if not isinstance(A, linalg.LinearOperator):
+        return A @ B
+    if B.ndim == 1:
+        return operator_product(B, A)
+    return np.stack([operator_product(B[:, column], A) for column in range(B.shape[1])], 1) if B.shape[1] else B
+
+
+def _exponential_product(A: Any, B: Tensor, time: float, middle: Any, length: float) -> Tensor:
+    """Return exp(time A) @ B by steps in which the matrix, less a multiple of the identity, has a small norm."""
+    count = max(int(np.ceil(length * abs(time) / _NORM)), 1)
+    step, kind = time / count, np.result_type(*(one.dtype for one in (A, B) if one.dtype is not None))
+    precision, reach = np.finfo(kind).eps, max(length * abs(step), 1.0)
     for _ in range(count):
         term = total = B
+        bound = _size(B)
         for order in range(1, _TERMS + 1):
-            term = (A @ term - middle * term) * (step / order)
+            term = (_times(A, term) - middle * term) * (step / order)
             total = total + term
-            if np.abs(raw(term)).max(initial=0.0) <= precision / 8 * np.abs(raw(total)).max(initial=0.0):
+            # By the norm, since a term that is 0 for this matrix and vector has derivatives that are not.
+            bound *= reach / order
+            if bound <= precision / 8 * _size(total):
                 break
         B = total * np.exp(middle * step)
     return asarray(B.astype(kind, copy=False))

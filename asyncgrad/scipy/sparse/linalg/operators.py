@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ....core.arrays.array import Array
 
 
-__all__ = ["solve_operator"]
+__all__ = ["operator_product", "solve_operator"]
 
 #: A coroutine function of a vector and of tensors, linear in the vector.
 Product = Callable[..., Any]

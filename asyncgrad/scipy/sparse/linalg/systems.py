@@ -312,7 +312,7 @@ def cg(
         >>> x.detach().numpy().round(6).tolist(), scale.grad.numpy().round(6).tolist()
         ([1.0, 0.5], [-0.5, -0.125])
     """
-    options = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "callback": callback}
+    options = {"rtol": raw(rtol), "atol": raw(atol), "maxiter": maxiter, "callback": callback}
     return _iterative("cg", A, b, x0, M, args, options)
 
 
@@ -329,7 +329,7 @@ def bicgstab(
     args: Any = (),
 ) -> Any:
     """Return x with `A @ x == b`, found by the stabilised biconjugate gradient method, and SciPy's code: see `cg`."""
-    options = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "callback": callback}
+    options = {"rtol": raw(rtol), "atol": raw(atol), "maxiter": maxiter, "callback": callback}
     return _iterative("bicgstab", A, b, x0, M, args, options)
 
 
@@ -348,7 +348,7 @@ def gmres(
     args: Any = (),
 ) -> Any:
     """Return x with `A @ x == b`, found by the generalised minimal residual method, and SciPy's code: see `cg`."""
-    options = {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter, "callback": callback}
+    options = {"rtol": raw(rtol), "atol": raw(atol), "restart": restart, "maxiter": maxiter, "callback": callback}
     return _iterative("gmres", A, b, x0, M, args, {**options, "callback_type": callback_type})
 
 
@@ -370,5 +370,12 @@ def minres(
 
     The matrix is symmetric, and may be indefinite; the derivative by its elements is that of any matrix.
     """
-    options = {"rtol": rtol, "shift": shift, "maxiter": maxiter, "callback": callback, "show": show, "check": check}
+    options = {
+        "rtol": raw(rtol),
+        "shift": shift,
+        "maxiter": maxiter,
+        "callback": callback,
+        "show": show,
+        "check": check,
+    }
     return _iterative("minres", A, b, x0, M, args, options)

@@ -29,7 +29,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "arguments", "options"), CASES)
-def test_values_are_scipys_and_derivatives_those_of_finite_differences(
+def test_values_are_scipys_and_derivatives_are_right(
     name: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
     def function(*tensors: Any) -> Any:

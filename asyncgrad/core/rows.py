@@ -145,7 +145,7 @@ async def run_numbered(run: Callable[[int], Coroutine[object, None, list[Any]]],
 
 def _made_between(begin: int, end: int, grads: Iterable[Any]) -> Iterator[Node]:
     """Yield the nodes below gradients that were made meanwhile."""
-    edges = [gradient_edge(grad) for grad in grads if isinstance(grad, TensorBase) and grad.requires_grad]
+    edges = [gradient_edge(grad) for grad in grads if isinstance(grad, TensorBase)]
     seen: set[Node | None] = set()
     stack = [edge.node for edge in edges if edge is not None]
     while stack:

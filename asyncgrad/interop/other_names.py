@@ -32,6 +32,7 @@ from ..sync import func as blocking
 
 __all__ = ["ANYWHERE", "HERE", "advice_on"]
 
+_LINALG = "asyncgrad.scipy.linalg."
 _RNG = "rng = asyncgrad.numpy.random.default_rng(seed), and rng."
 _SPECIAL = "asyncgrad.scipy.special."
 _ITSELF = "ag.grad, ag.Function and others: asyncgrad itself has them"
@@ -61,12 +62,21 @@ ANYWHERE = {
     "categorical": _RNG + "choice(n, p=probabilities)",
     "bernoulli": _RNG + "random(shape) < p",
     "normal": _RNG + "normal(mean, std, shape)",
+    "poisson": _RNG + "poisson(rates)",
+    "randint_like": _RNG + "integers(low, high, x.shape)",
     "uniform": _RNG + "random(shape)",
-    "manual_seed": "ag.random.seed",
+    **dict.fromkeys(("manual_seed", "initial_seed"), "ag.random.seed"),
+    **dict.fromkeys(("get_rng_state", "set_rng_state"), "rng.bit_generator.state, of a generator of NumPy's"),
     **dict.fromkeys(("PRNGKey", "key", "fold_in"), "ag.random.seed(seed), or a np.random.default_rng(seed)"),
     "Generator": "np.random.Generator",
     "complex": "real + 1j * imag",
     "polar": "r * np.exp(1j * angle)",
+    "view_as_complex": "x[..., 0] + 1j * x[..., 1]",
+    "view_as_real": "np.stack([x.real, x.imag], axis=-1)",
+    "scalar_tensor": "ag.tensor(value)",
+    "clone": "x.clone()",
+    "detach": "x.detach()",
+    "is_nonzero": "bool(x)",
     # dtypes.
     **dict.fromkeys(("float", "FloatType"), "np.float32"),
     "int": "np.int32",
@@ -79,9 +89,37 @@ ANYWHERE = {
     "get_default_dtype": "with ag.default_dtype(np.float32): to choose it",
     # Mathematics.
     **dict.fromkeys(("bmm", "mm", "mv"), "np.matmul"),
-    "addmm": "b + x @ y",
+    **dict.fromkeys(("addmm", "addmv", "baddbmm"), "b + x @ y"),
+    "addbmm": "b + np.sum(x @ y, axis=0)",
+    "addr": "b + np.outer(x, y)",
+    "addcmul": "x + value * y * z",
+    "addcdiv": "x + value * y / z",
+    "rsub": "y - x",
+    "renorm": "x * np.minimum(1, maxnorm / np.linalg.norm(x, axis=axis, keepdims=True))",
     "cat": "np.concatenate",
     "clamp": "np.clip",
+    "clamp_min": "np.maximum",
+    "clamp_max": "np.minimum",
+    "aminmax": "np.min and np.max",
+    "std_mean": "np.std and np.mean",
+    "var_mean": "np.var and np.mean",
+    "mode": "values, counts = np.unique(x, return_counts=True), and values[np.argmax(counts)]",
+    "unique_consecutive": "x[np.concatenate([[True], x[1:] != x[:-1]])]",
+    "msort": "np.sort(x, axis=0)",
+    "trapz": "np.trapezoid",
+    "cumulative_trapezoid": "asyncgrad.scipy.integrate.cumulative_trapezoid",
+    "diag_embed": "x[..., np.newaxis] * np.eye(x.shape[-1])",
+    "broadcast_tensors": "np.broadcast_arrays",
+    "cartesian_prod": 'np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)',
+    "combinations": "x[np.stack(np.triu_indices(len(x), 1), axis=-1)]",
+    "sum_to_size": "np.sum(x, axis=axes, keepdims=True)",
+    "swapdims": "np.swapaxes",
+    "tensor_split": "np.array_split",
+    "split_with_sizes": "np.split(x, np.cumsum(sizes)[:-1])",
+    "as_strided": "x[::step], x.reshape(shape) or np.lib.stride_tricks.sliding_window_view",
+    **dict.fromkeys(("index_fill", "index_put", "masked_scatter"), "y = x.copy(), and y[index] = values"),
+    **dict.fromkeys(("select_scatter", "slice_scatter", "diagonal_scatter"), "y = x.copy(), and y[index] = values"),
+    "index_reduce": "ag.nn.scatter_reduce, or np.maximum.at",
     "unsqueeze": "np.expand_dims, or x[:, None]",
     "permute": "np.transpose",
     "movedim": "np.moveaxis",
@@ -129,8 +167,24 @@ ANYWHERE = {
     "logsumexp": _SPECIAL + "logsumexp",
     "lgamma": _SPECIAL + "gammaln",
     **{name: _SPECIAL + name for name in ("erf", "erfc", "erfinv", "digamma", "polygamma", "logit", "xlogy", "expit")},
-    "matrix_exp": "asyncgrad.scipy.linalg.expm",
-    "cdist": "asyncgrad.scipy.spatial.distance.cdist",
+    "igamma": _SPECIAL + "gammainc",
+    "igammac": _SPECIAL + "gammaincc",
+    "mvlgamma": _SPECIAL + "multigammaln",
+    "matrix_exp": _LINALG + "expm",
+    **{name: _LINALG + name for name in ("block_diag", "lu", "lu_factor", "lu_solve", "solve_triangular")},
+    "lu_unpack": "p, l, u = asyncgrad.scipy.linalg.lu(a)",
+    "triangular_solve": _LINALG + "solve_triangular(a, b)",
+    "cholesky_solve": _LINALG + "cho_solve((c, lower), b)",
+    "cholesky_inverse": _LINALG + "cho_solve((c, lower), np.eye(n))",
+    **dict.fromkeys(("pca_lowrank", "svd_lowrank"), "np.linalg.svd, of which the first columns are taken"),
+    **{name: "asyncgrad.scipy.signal." + name for name in ("stft", "istft")},
+    **{
+        f"{name}_window": f"np.{numpys}(n + 1)[:-1]"
+        for name, numpys in (("hann", "hanning"), ("hamming", "hamming"), ("blackman", "blackman"))
+    },
+    "bartlett_window": "np.bartlett(n + 1)[:-1]",
+    "kaiser_window": "np.kaiser(n + 1, beta)[:-1]",
+    **{name: f"asyncgrad.scipy.spatial.distance.{name}" for name in ("cdist", "pdist")},
     "special": "asyncgrad.scipy.special",
     **dict.fromkeys(("distributions", "stats"), "asyncgrad.scipy.stats"),
     "sparse": "asyncgrad.scipy.sparse",
@@ -185,7 +239,10 @@ ANYWHERE = {
     # Models, data and files.
     **dict.fromkeys(("save", "savez"), "nn.save_safetensors(model.state_dict(), path), or pickle"),
     "load": "nn.load_safetensors(path), or pickle",
-    "relu_": "ag.nn.relu(x, inplace=True)",
+    **{
+        f"{name}_": f"ag.nn.{name}(x, inplace=True)"
+        for name in ("relu", "elu", "celu", "selu", "leaky_relu", "rrelu", "hardtanh", "threshold")
+    },
     "F": "ag.nn, which has the functions beside the modules",
     **dict.fromkeys(("lr_scheduler", "schedulers", "schedules"), "ag.optim.schedule"),
     **dict.fromkeys(("LRScheduler", "_LRScheduler"), "ag.optim.schedule.Schedule"),
@@ -229,7 +286,31 @@ HERE = {
         "MAELoss": "ag.nn.L1Loss",
         "BCEWithLogits": "ag.nn.BCEWithLogitsLoss",
         "Attention": "ag.nn.MultiheadAttention",
+        "upsample": "ag.nn.interpolate",
+        "upsample_nearest": 'ag.nn.interpolate(x, size, mode="nearest")',
+        "upsample_bilinear": 'ag.nn.interpolate(x, size, mode="bilinear", align_corners=True)',
+        "unflatten": "x.reshape(shape), or ag.nn.Unflatten",
+        "linear_cross_entropy": "ag.nn.cross_entropy(ag.nn.linear(x, weight), target)",
+        "LinearCrossEntropyLoss": "ag.nn.Linear, and ag.nn.CrossEntropyLoss of what it returns",
+        "NLLLoss2d": "ag.nn.NLLLoss",
+        "SyncBatchNorm": "ag.nn.BatchNorm2d: each process has the statistics of its own part",
+        "RNNBase": "ag.nn.RNN, ag.nn.LSTM or ag.nn.GRU",
+        "RNNCellBase": "ag.nn.RNNCell, ag.nn.LSTMCell or ag.nn.GRUCell",
+        "Buffer": "module.register_buffer(name, tensor)",
+        **{
+            f"{pooling}_pool{axes}d_with_indices": f"ag.nn.{pooling}_pool{axes}d with return_indices=True"
+            for pooling in ("max", "adaptive_max", "fractional_max")
+            for axes in (1, 2, 3)
+            if (pooling, axes) != ("fractional_max", 1)
+        },
     },
+    "asyncgrad.numpy.linalg": {
+        "lu": _LINALG + "lu",
+        "ldl_factor": _LINALG + "ldl",
+        "householder_product": "np.linalg.qr, whose q is the product",
+        **{f"{name}_ex": f"np.linalg.{name}, which raises where it fails" for name in ("cholesky", "inv", "solve")},
+    },
+    "asyncgrad.numpy.fft": {name: "asyncgrad.scipy.fft." + name for name in ("hfft2", "hfftn", "ihfft2", "ihfftn")},
     "asyncgrad.func": {"jacobian": "ag.func.jacrev"},
     "asyncgrad.sync.func": {"jacobian": "ag.sync.func.jacrev"},
     "asyncgrad.nn.utils": {
@@ -250,7 +331,10 @@ HERE = {
     },
     "asyncgrad.random": {"split": _RNG + "spawn(n)", "random": _RNG + "random(shape)"},
     "asyncgrad.tree": {"reduce": "functools.reduce(function, ag.tree.leaves(tree))"},
-    "asyncgrad.optim": {"apply_updates": "optimizer.step()"},
+    "asyncgrad.optim": {
+        "apply_updates": "optimizer.step()",
+        "SparseAdam": "ag.optim.Adam: gradients of tensors are dense",
+    },
 }
 #: How users write the facades, those first whose names are to be found first.
 _FACADES: dict[str, ModuleType] = {

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.engine.notes import add_note
 from ..core.function.function import Function
-from ..core.graph.saved import ConstantVersions
+from ..core.graph.saved import ConstantVersions, captured_by
 from ..core.settings.awaiting import finish
 from ..core.settings.context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
@@ -62,18 +62,22 @@ class Problem(ABC):
 
 @final
 class Parameters:
-    """A tree of arguments of the user's function, its tensors that require grad, and those that do not."""
+    """A tree of arguments of the user's functions, its tensors that require grad, and those that do not.
+
+    Tensors that the functions refer to by themselves are among the latter: others are refused where they are used.
+    """
 
     __slots__ = ("_leaves", "_places", "_structure", "constants", "tensors")
 
-    def __init__(self, tree: Any) -> None:
+    def __init__(self, tree: Any, *functions: Any) -> None:
         self._leaves, self._structure = flatten(tree)
         self._places = [
             index for index, leaf in enumerate(self._leaves) if isinstance(leaf, Tensor) and leaf.requires_grad
         ]
         self.tensors: Tensors = tuple([self._leaves[index] for index in self._places])
+        captured: list[Any] = [one for function in functions for one in captured_by(function)]
         self.constants: Tensors = tuple(
-            [leaf for leaf in self._leaves if isinstance(leaf, Tensor) and not leaf.requires_grad]
+            [one for one in (*self._leaves, *captured) if isinstance(one, Tensor) and not one.requires_grad]
         )
 
     def fill(self, tensors: Sequence[Any]) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.arrays.interception import on_device_of_arguments
 from ..core.arrays.values import numbers_of
 from ..core.function.function import Function
-from ..core.graph.saved import ConstantVersions
+from ..core.graph.saved import ConstantVersions, captured_by
 from ..core.settings.arguments import check_function, describe, must_be, number, whole_number
 from ..core.settings.awaiting import call
 from ..core.settings.context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
@@ -117,7 +117,7 @@ async def _find_fixed_point(f: Callable[..., Any], a: Tree, x0: Tree, limit: _Li
     start = tuple([point.detach() for point in transform_call.points])
     solution = await _solve(problem, params, start, CapturedTensors(_WHERE, "f", "a") if is_recording else False)
     if is_recording and params:
-        constants = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.requires_grad]
+        constants = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.requires_grad] + captured_by(f)
         recorded = problem._replace(is_async=is_async, constants=ConstantVersions(constants))
         solution = _record(recorded, params, solution)
     keeps_history = is_recording and (IN_TRANSFORM.get() or bool(params))

@@ -17,6 +17,7 @@ ones = np.ones
 
 #: Values that a type checker would refuse.
 NOTHING: Any = None
+TEXT: Any = "weight"
 FLOAT: Any = 2.0
 YES: Any = "yes"
 
@@ -152,6 +153,11 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.margin_ranking_loss(ones(2), ones(3), ones(2)), "not input1 (2,), input2 (3,), target (2,)"),
     (lambda: nn.triplet_margin_loss(ones(2), ones(3), ones(2)), "not anchor (2,), positive (3,), negative (2,)"),
     (lambda: nn.pairwise_distance(ones(2), ones(3)), "shapes that broadcast, not x1 (2,), x2 (3,)"),
+    (
+        lambda: nn.embedding_bag(np.array([0, 1]), ones((2, 1)), np.zeros(0, int)),
+        "embedding_bag takes offsets that rise from 0 to 2 at most, not []",
+    ),
+    (lambda: nn.relu([[1.0], [1.0, 2.0]]), "list [[1.0], [1.0, 2.0]] is no array, since its rows differ in length"),
     (lambda: nn.cosine_similarity(ones(2), ones(3), 0), "shapes that broadcast, not x1 (2,), x2 (3,)"),
     (lambda: nn.cosine_similarity(ones(2), ones(2), 0, -0.5), "an eps that is not negative, not -0.5"),
     (lambda: nn.cosine_similarity(ones(2), ones(2), 0, np.nan), "an eps that is not negative, not nan"),
@@ -223,6 +229,21 @@ WRONG_TYPES: list[tuple[Callable[[], Any], str]] = [
         "attn_mask holds booleans, or floating numbers to add to the scores, not <U1",
     ),
     (lambda: nn.Unflatten(1, NOTHING), "unflattened_size must be a tuple of ints, not NoneType None"),
+    (
+        lambda: nn.linear(ones((2, 1)), ag.tensor([[1.0]]), [1.0]),
+        "an array as bias, not list [1.0]: write np.array(bias)",
+    ),
+    (lambda: nn.linear(ones((2, 1)), TEXT), "linear takes a tensor or an array as weight, not str 'weight'"),
+    (lambda: nn.linear(ones((2, 1)), np.array([["a"]])), "linear takes numbers, and weight is of dtype <U1"),
+    (lambda: nn.conv1d(ones((1, 1, 4)), TEXT), "nn.conv1d takes numbers, and weight is of dtype <U6"),
+    (lambda: nn.conv2d(ones((1, 1, 4, 4)), ones((1, 1, 2, 2)), np.array(["a"])), "nn.conv2d takes numbers, and bias"),
+    (lambda: nn.bilinear(ones((2, 1)), ones((2, 1)), TEXT), "nn.bilinear takes numbers, and weight is of dtype <U6"),
+    (lambda: nn.embedding(np.array([0]), TEXT), "nn.embedding takes numbers, and weight is of dtype <U6"),
+    (
+        lambda: nn.layer_norm(ones((2, 1)), 1, np.array(["a"])),
+        "nn.layer_norm takes numbers, and weight is of dtype <U1",
+    ),
+    (lambda: nn.pad(np.array(["a"]), (1, 1)), "nn.pad takes numbers, and x is of dtype <U1"),
 ]
 
 OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [

@@ -227,6 +227,14 @@ def test_a_masked_class_takes_no_part_in_cross_entropy() -> None:
     assert gradient(lambda x: nn.cross_entropy(x, np.array([0])), scores)[0, 2] == 0
 
 
+def test_complex_sigmoids_do_not_overflow() -> None:
+    x = ag.tensor(np.array([-1000 + 2j, 1000 + 2j]), requires_grad=True)
+    result = nn.sigmoid(x)
+
+    assert result.numpy().tolist() == [0, 1]
+    assert sync.grad(result.real.sum(), [x])[0].numpy().tolist() == [0, 0]
+
+
 def test_an_ignored_label_counts_for_nothing_even_where_its_scores_are_nans() -> None:
     scores = np.array([[1.0, 2.0], [np.nan, np.nan]])
     labels = np.array([0, -100])

@@ -711,8 +711,16 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: nn.Sequential([Layer(1, 1)]), ArgumentTypeError, "write nn.Sequential(*modules)"),
     (lambda: nn.ModuleList([Layer(1, 1)])(1), NotImplementedError, "for module in modules: x = module(x)"),
     (lambda: nn.ModuleDict({"a": Layer(1, 1)})(1), NotImplementedError, "modules['name'](x)"),
-    (lambda: nn.Linear(1, 1)(None), ArgumentTypeError, "linear takes tensors and arrays, not NoneType None: does the"),
-    (lambda: nn.Linear(1, 1)([1.0]), ArgumentTypeError, "linear takes tensors and arrays, not list [1.0]"),
+    (
+        lambda: nn.Linear(1, 1)(None),
+        ArgumentTypeError,
+        "linear takes a tensor or an array as x, not NoneType None: does the",
+    ),
+    (
+        lambda: nn.Linear(1, 1)([1.0]),
+        ArgumentTypeError,
+        "linear takes a tensor or an array as x, not list [1.0]: write np.array(x)",
+    ),
     (lambda: nn.ModuleDict({"a.b": Layer(1, 1)}), ArgumentError, "a non-empty string without dots, not 'a.b'"),
     (lambda: nn.ModuleDict({"parameters": Layer(1, 1)}), ArgumentError, "'parameters' is an attribute of every"),
     (lambda: nn.ModuleList([Layer(1, 1)])[3], IndexError, "ModuleList has 1 modules, and none at index 3"),

@@ -264,6 +264,13 @@ def test_a_row_of_ignored_labels_has_no_gradient_with_label_smoothing() -> None:
     assert sync.grad(loss, [scores])[0].numpy().tolist() == [[0.0, 0.0, 0.0]]
 
 
+def test_a_mean_over_no_labels_has_second_derivatives_of_0() -> None:
+    scores = ag.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    (grad,) = sync.grad(nn.cross_entropy(scores, np.array([-100])), [scores], create_graph=True)
+
+    assert sync.grad(grad.sum(), [scores])[0].numpy().tolist() == [[0.0, 0.0, 0.0]]
+
+
 @pytest.mark.parametrize(
     ("function", "shape", "sizes"),
     [

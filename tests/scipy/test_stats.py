@@ -18,8 +18,10 @@ from asyncgrad.scipy.stats import (
     comparisons,
     directions,
     power_transforms,
+    several_p_values,
     significance,
     sorted_samples,
+    spreads,
     summaries,
     trimmed,
 )
@@ -167,7 +169,10 @@ async def _awaited(x: Any) -> Any:
 def test_every_family_has_cases() -> None:
     elsewhere = {"Covariance", "categorical", "gaussian_kde", "hypergeom", "invwishart", "multinomial", "wishart"}
 
-    modules = (comparisons, directions, power_transforms, significance, sorted_samples, summaries, trimmed)
+    modules = (
+        *(comparisons, directions, power_transforms, several_p_values, significance, sorted_samples, spreads),
+        *(summaries, trimmed),
+    )
     functions = {name for module in modules for name in module.__all__}
     assert set(stats.__all__) - elsewhere - functions - FAMILIES == {name for name, _, _ in CALLS.values()}
 
@@ -854,6 +859,17 @@ def test_the_probability_of_a_box_is_that_of_scipy() -> None:
         scipy.stats.multivariate_normal.cdf([1.0, 2.0], [0, 0], cov, lower_limit=[a, -np.inf]) for a in (-0.99, -1.01)
     ]
     np.testing.assert_allclose(slope, [(step[0] - step[1]) / 0.02, 0.0], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "slopes"), [("uniform", [1, 1]), ("halfnorm", [np.sqrt(np.pi / 2), np.inf]), ("norm", [np.inf, np.inf])]
+)
+def test_quantiles_of_0_and_1_depend_on_the_probability_as_those_next_to_them(name: str, slopes: list[float]) -> None:
+    q = ag.tensor([0.0, 1.0], requires_grad=True)
+    family = getattr(stats, name)
+
+    np.testing.assert_allclose(sync.grad([family.ppf(q)], [q], [np.ones(2)])[0], slopes)
+    np.testing.assert_allclose(sync.grad([family.isf(q)], [q], [np.ones(2)])[0], [-one for one in reversed(slopes)])
 
 
 def test_narrow_data_beside_wide_parameters_keep_the_digits_of_the_result() -> None:

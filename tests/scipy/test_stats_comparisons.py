@@ -12,7 +12,7 @@ import scipy.stats
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import stats
-from asyncgrad.scipy.stats import comparisons, power_transforms, significance
+from asyncgrad.scipy.stats import comparisons, power_transforms, several_p_values, significance, spreads
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
@@ -21,6 +21,7 @@ _SECOND = np.array([[1.5, 0.25, 2.0], [3.5, 1.75, 1.5], [0.5, 2.5, 2.25], [3.0, 
 _HOLES = _FIRST.copy()
 _HOLES[1, 0] = _HOLES[3, 2] = np.nan
 _WEIGHTS = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
+_PROBABILITIES = np.array([[0.01, 0.3, 0.07], [0.23, 0.013, 0.6]])
 _LONG = np.concatenate([_FIRST, _SECOND])
 
 CALLS = named_calls(
@@ -60,6 +61,19 @@ CALLS = named_calls(
             Case((_FIRST, _SECOND[:4], _SECOND[1:] + 0.5), {"keepdims": True}, (0, 1, 2)),
             Case((_FIRST, _SECOND), {"axis": None, "equal_var": False}, (0, 1)),
         ],
+        "bartlett": [Case((_FIRST, _SECOND[:4], 2 * _SECOND[1:]), {"keepdims": True}, (0, 1, 2))],
+        "levene": [
+            Case((_FIRST, _SECOND[:4], 2 * _SECOND[1:]), {"center": "mean"}, (0, 1, 2)),
+            Case((_FIRST**1.5, _SECOND**1.5), {"center": "trimmed", "proportiontocut": 0.2}, (0, 1)),
+            Case((_FIRST[1:], _SECOND[1:] * 1.5), {}, (0, 1)),
+        ],
+        "combine_pvalues": [
+            *(Case((_FIRST / 5, name), {"axis": 1}) for name in ("fisher", "pearson", "mudholkar_george", "tippett")),
+            Case((_FIRST[0] / 5, "stouffer", _WEIGHTS[:3]), {}, (0, 2)),
+        ],
+        "false_discovery_control": [
+            Case((_PROBABILITIES,), {"method": method, "axis": axis}) for method, axis in (("bh", 0), ("by", None))
+        ],
         "jarque_bera": [Case((_FIRST,), {"axis": 0})],
         "skewtest": [Case((_LONG,), {"axis": 0, "alternative": "less"}), Case((_FIRST,))],
         "kurtosistest": [Case((_FIRST,)), Case((_FIRST,), {"axis": None, "alternative": "greater"})],
@@ -79,7 +93,8 @@ _BY_RANKS = {"kendalltau", "mannwhitneyu", "rankdata", "spearmanr", "wilcoxon"}
 
 
 def test_every_function_has_a_case() -> None:
-    every = {*comparisons.__all__, *power_transforms.__all__, *significance.__all__}
+    modules = (comparisons, power_transforms, several_p_values, significance, spreads)
+    every = {name for module in modules for name in module.__all__}
     assert every == {name.split("-")[0] for name in CALLS} | _BY_RANKS
 
 
@@ -258,3 +273,11 @@ def test_degrees_of_freedom_may_be_a_list() -> None:
     data = np.array([[3.0, 4.0], [5.0, 8.0], [4.0, 9.0]])
     found, expected = stats.chisquare(data, ddof=[0, 1]), scipy.stats.chisquare(data, ddof=[0, 1])
     np.testing.assert_allclose(found.pvalue.numpy(), expected.pvalue)
+
+
+def test_spreads_of_samples_leave_out_nan_as_scipy() -> None:
+    for name, options in (("bartlett", {}), *(("levene", {"center": one}) for one in ("median", "mean", "trimmed"))):
+        found, expected = (
+            getattr(module, name)(_HOLES, _SECOND, nan_policy="omit", **options) for module in (stats, scipy.stats)
+        )
+        np.testing.assert_allclose(np.stack(found), np.stack(expected), rtol=1e-10)

@@ -54,6 +54,23 @@ CALLS: list[tuple[str, str, tuple[float, ...], float]] = [
     ("skewnorm", "logcdf", (-30.0, 2.0), -2260.2504313533446),
     ("skewnorm", "logsf", (40.0, -0.0), float(scipy.stats.norm.logsf(40.0))),
     ("nct", "logpdf", (1e200, 3.0, 0.5), -1839.9958258652891),
+    ("rice", "sf", (1e6 + 6, 1e6), float(scipy.stats.norm.sf(6 - 0.5e-6))),
+    ("rice", "isf", (0.25, 1e6), 1e6 + float(scipy.stats.norm.isf(0.25)) + 0.5e-6),
+    ("rice", "var", (1e6,), 1.0),
+    ("ncx2", "isf", (1e-9, 3.0, 1e12), (1e6 + float(scipy.stats.norm.isf(1e-9)) + 1e-6) ** 2),
+    ("ncx2", "logpdf", (1e12, 3.0, 1e12), -0.5 * math.log(2 * math.pi) - math.log(2e6)),
+    ("powerlognorm", "var", (1.0, 4.0), float(scipy.stats.lognorm.var(4.0))),
+    ("argus", "var", (1e4,), 1.5e-16),
+    ("truncpareto", "cdf", (5e249, -1.75, 1e250), 0.5**1.75),
+    ("truncpareto", "logsf", (25.0, 300.0, 50.0), -300 * math.log(25.0)),
+    ("exponweib", "logsf", (1e4, 2.0, 1.0), math.log(2.0) - 1e4),
+    # By mpmath, in SciPy's own tests.
+    ("betaprime", "cdf", (1e22, 100.0, 0.05), 0.8973027435427167),
+    ("betaprime", "ppf", (0.5911548582766262, 100.0, 0.05), 1e10),
+    ("exponweib", "logcdf", (1000.0, 0.5, 0.75), -2.946296827524972e-78),
+    ("exponweib", "logpdf", (1e-4, 1.0, 100.0), -907.2185266396539),
+    ("kappa4", "var", (0.1, 0.1), 1.2104079418576839),
+    ("genhyperbolic", "cdf", (5.0, -0.125, 1000.0, 999.0), 5.923270556517253e-28),
 ]
 
 
@@ -116,14 +133,62 @@ def test_an_entropy_by_fixed_points_is_that_of_an_integral(family: str, shapes: 
     [
         ("genextreme", (0.3,)),
         ("nct", (9.0, 1.0)),
+        ("argus", (1.25,)),
+        ("genexpon", (0.75, 1.25, 1.5)),
+        ("ncf", (4.5, 11.25, 1.5)),
         ("truncexpon", (2.0,)),
         ("tukeylambda", (0.01,)),
         ("weibull_max", (2.0,)),
         ("weibull_min", (2.0,)),
     ],
 )
-def test_moments_of_float32_parameters_are_float32(name: str, shapes: tuple[float, ...]) -> None:
+def test_a_family_of_float32_parameters_is_float32(name: str, shapes: tuple[float, ...]) -> None:
     family = getattr(stats, name)
     given = [ag.tensor(np.full(2, shape, np.float32)) for shape in shapes]
-    assert [moment.dtype for moment in family.stats(*given, moments="mv")] == [np.float32, np.float32]
+    place = np.float32(family.ppf(0.375, *shapes))
+    found = [*family.stats(*given, moments="mv"), family.pdf(place, *given), family.ppf(np.float32(0.375), *given)]
+    assert [one.dtype for one in found] == [np.float32] * 4
     np.testing.assert_allclose(family.var(*given).numpy(), getattr(scipy.stats, name).var(*shapes), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "shapes", "at", "place", "expected"),
+    [
+        # What is left of the differences of great numbers: the slope by the one shape.
+        ("t", (1e10,), 0, 1.5, -(1.5**4 - 2 * 1.5**2 - 1) / 4e20),
+        ("pearson3", (1e-4,), 0, 1.5, 1.5 * (1.5**2 - 3) / 6),
+        # Next to an end, where a density that is not 0 falls: the slope by the place.
+        ("fisk", (1.0,), None, 0.0, -2.0),
+        ("burr", (1.0, 1.0), None, 0.0, -2.0),
+        ("burr12", (1.0, 2.0), None, 0.0, -3.0),
+        ("chi", (1.0,), None, 0.0, 0.0),
+        ("exponweib", (1.0, 1.0), None, 0.0, -1.0),
+        ("genhalflogistic", (1.0,), None, 1.0, 2.0),
+        ("kappa4", (1.0, 0.5), None, 0.0, -0.5),
+        ("mielke", (1.0, 1.0), None, 0.0, -2.0),
+    ],
+)
+def test_a_slope_of_a_density_has_its_digits(
+    family: str, shapes: tuple[float, ...], at: int | None, place: float, expected: float
+) -> None:
+    leaves = [ag.tensor(one, requires_grad=True) for one in (*shapes, place)]
+
+    (slope,) = sync.grad(getattr(stats, family).logpdf(leaves[-1], *leaves[:-1]), [leaves[-1 if at is None else at]])
+
+    assert slope.item() == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_moment_is_none_or_infinite_where_a_lower_one_is() -> None:
+    assert np.isnan(stats.landau.moment(5).item())
+    assert stats.crystalball.moment(3, 2.0, 3.0).item() == stats.rel_breitwigner.moment(3, 36.5).item() == np.inf
+    assert stats.loglaplace.moment(3, [3.0, 3.5]).tolist() == [np.inf, pytest.approx(3.5**2 / (3.5**2 - 9))]
+    assert stats.loglaplace.moment(3, 3.5, 0.5, 2.0).item() == pytest.approx(
+        scipy.stats.loglaplace.moment(3, 3.5, 0.5, 2.0)
+    )
+
+
+def test_moments_of_smirnovs_statistic_are_those_of_its_limit_for_a_great_sample() -> None:
+    found = np.stack(stats.ksone.stats(400)) * [20, 400]
+
+    # The root of an exponential variable, but for terms of the order of 1 / sqrt(n).
+    np.testing.assert_allclose(found, [math.sqrt(2 * math.pi) / 4, 0.5 - math.pi / 8], rtol=0.05)

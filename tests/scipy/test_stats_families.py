@@ -19,8 +19,11 @@ from asyncgrad.scipy.stats import (
     integrated,
     intervals,
     inverse_normal,
+    least_of_many,
+    lengths,
     noncentral,
     pareto_normal,
+    pearson_third,
     pieces,
     power_series,
     power_tails,
@@ -121,22 +124,25 @@ _WHOLE: dict[str, tuple[float, ...]] = {
 
 #: Families without formulas for their moments, whose integrals take long, SciPy's or those here.
 _BY_INTEGRALS = {
-    *("bradford", "exponweib", "halfgennorm", "halflogistic", "johnsonsb", "mielke", "powernorm", "truncexpon"),
-    *("argus", "exponpow", "genexpon", "genhalflogistic", "kappa3", "kappa4", "kstwobign", "powerlognorm"),
+    *("bradford", "exponweib", "halfgennorm", "halflogistic", "johnsonsb", "mielke", "truncexpon"),
+    *("argus", "exponpow", "genexpon", "genhalflogistic", "kappa3", "kappa4", "kstwobign"),
     *("dpareto_lognorm", "gausshyper", "recipinvgauss", "tukeylambda", "vonmises_line", "wrapcauchy"),
     *("irwinhall", "kstwo", "rel_breitwigner"),
 }
 #: Those whose SciPy has integrals or searches for each call.
 _SLOW = {"dpareto_lognorm", "gausshyper", "genhyperbolic", "geninvgauss", "norminvgauss"}
 _CONTINUOUS = (
-    *(circular, folded, gamma_powers, integrated, intervals, inverse_normal, noncentral, pareto_normal, pieces),
-    *(power_tails, resonances, sample_statistics, stable, transformed, uniform_sums),
+    *(circular, folded, gamma_powers, integrated, intervals, inverse_normal, least_of_many, lengths, noncentral),
+    *(pareto_normal, pearson_third, pieces, power_tails, resonances, sample_statistics, stable, transformed),
+    uniform_sums,
 )
 _DISCRETE = (power_series, urns, whole_numbers)
 #: Those whose one shape is a whole number.
 _OF_COUNTS = {"irwinhall", "ksone", "kstwo"}
 #: Those whose density has one derivative.
 _OF_SMIRNOV = {"ksone", "kstwo"}
+#: Those with an end that SciPy has as a difference, which loses digits.
+_ENDS_OF_DIFFERENCES = {"kappa4"}
 #: The families that are checked here.
 NAMES = {*_SHAPES, *_WHOLE, "poisson_binom"}
 
@@ -152,6 +158,9 @@ def _scipys(name: str, method: str, points: np.ndarray, parameters: tuple[float,
     function = getattr(getattr(scipy.stats, name), method)
     if name != "norminvgauss":
         return np.asarray(function(points, *parameters))
+    if method in ("cdf", "sf"):
+        # From far away its integrals miss the bulk.
+        points = np.where(np.abs(points) > 1000, np.sign(points) * np.inf, points)
     return np.array([function(point, *parameters) for point in points])
 
 
@@ -173,7 +182,7 @@ def test_a_family_is_scipys(name: str) -> None:
         expected = _scipys(name, method, probabilities, parameters)
         np.testing.assert_allclose(getattr(mine, method)(probabilities, *parameters), expected, rtol=1e-7, atol=1e-12)
     for found, expected in zip(mine.support(*parameters), theirs.support(*parameters), strict=True):
-        assert found == expected
+        assert found == (pytest.approx(expected, rel=1e-14) if name in _ENDS_OF_DIFFERENCES else expected)
     for method in ("median",) if name in _BY_INTEGRALS else ("mean", "var", "entropy", "median"):
         expected = getattr(theirs, method)(*parameters)
         np.testing.assert_allclose(getattr(mine, method)(*parameters), expected, rtol=1e-6, atol=1e-12)

@@ -302,3 +302,24 @@ def test_draws_go_on_with_the_seed_of_their_distribution(name: str, args: Any) -
     for _ in range(2):
         np.testing.assert_array_equal(ours.rvs(2), theirs.rvs(2))
     np.testing.assert_array_equal(ours.rvs(2, 7), theirs.rvs(2, 7))
+
+
+@pytest.mark.parametrize("size", [1, (), (2, 1)])
+def test_draws_by_a_root_are_scipys(size: Any) -> None:
+    factor = np.array([[1.5, 0.0], [0.5, 2.0]])
+    found, expected = (
+        module.multivariate_normal.rvs([0.5, -1.0], module.Covariance.from_precision(factor @ factor.T), size, 3)
+        for module in (stats, scipy.stats)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert found.shape == expected.shape
+
+
+def test_a_share_of_0_has_no_density_by_a_small_concentration() -> None:
+    with pytest.raises(ValueError, match="no share of 0 whose concentration is less than 1"):
+        stats.dirichlet.logpdf([0.0, 0.5, 0.5], [0.5, 1.0, 2.0])
+
+
+def test_how_probabilities_are_estimated_may_be_told_beforehand() -> None:
+    found = stats.multivariate_normal([0.0, 0.0], np.eye(2), maxpts=1000, abseps=1e-3).cdf([1.0, 1.0])
+    assert found.item() == pytest.approx(scipy.stats.norm.cdf(1.0) ** 2, abs=1e-3)

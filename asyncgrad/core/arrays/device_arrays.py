@@ -91,13 +91,34 @@ def _refuse_uncalled(name: str, operands: Sequence[Any], error: Exception) -> No
         raise ArgumentTypeError(f"{name} got {what}") from error
 
 
-def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> None:
+def _refuse_attribute(name: str, operands: Sequence[Any], error: AttributeError, parameters: Sequence[str]) -> None:
+    for index, operand in enumerate(operands):
+        if error.obj is not operand or isinstance(operand, (TensorBase, np.ndarray)):
+            continue
+        parameter = parameters[index] if parameters else "x"
+        hint = ": does the function that should return it end without return?" if operand is None else ""
+        if isinstance(operand, (int, float, complex, list, tuple)):
+            hint = f": write np.array({parameter})"
+        elif callable(operand):
+            hint = ": call it, and pass what it returns"
+        wanted = f"a tensor or an array as {parameter}" if parameters else "tensors and arrays"
+        raise ArgumentTypeError(f"{name} takes {wanted}, not {describe(operand)}{hint}") from error
+
+
+def _refuse_no_numbers(name: str, operands: Sequence[Any], error: Exception, parameters: Sequence[str]) -> None:
+    for parameter, operand in zip(parameters, operands, strict=False):
+        if isinstance(operand, np.ndarray) and operand.dtype.kind not in "biufc":
+            raise ArgumentTypeError(f"{name} takes numbers, and {parameter} is of dtype {operand.dtype}") from error
+
+
+def explain_refusal(name: str, operands: Sequence[Any], error: Exception, parameters: Sequence[str] = ()) -> None:
     """Replace the error for an operand that a function is not made for by one that says what to write instead.
 
     Args:
         name: of the function.
         operands: its arguments.
         error: what calling it raised.
+        parameters: the names of the operands, for a function whose parameters users know.
 
     Raises:
         ArgumentTypeError: the library of a tensor's array lacks the function, or an operand is no number.
@@ -108,14 +129,9 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
     refuse_unawaited(name, operands, error)
     _refuse_uncalled(name, operands, error)
     if isinstance(error, AttributeError):
-        if any(error.obj is operand for operand in operands if not isinstance(operand, (TensorBase, np.ndarray))):
-            hint = ": does the function that should return it end without return?" if error.obj is None else ""
-            if isinstance(error.obj, (int, float, complex, list, tuple)):
-                hint = ": write np.array(x)"
-            elif callable(error.obj):
-                hint = ": call it, and pass what it returns"
-            raise ArgumentTypeError(f"{name} takes tensors and arrays, not {describe(error.obj)}{hint}") from error
+        _refuse_attribute(name, operands, error, parameters)
         return
+    _refuse_no_numbers(name, operands, error, parameters)
     on_device = next(
         (one for one in _flat(operands) if isinstance(one, TensorBase) and is_device_array(one._data)), None
     )

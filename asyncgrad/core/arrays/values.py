@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ...errors import ArgumentTypeError
+from ...errors import ArgumentError, ArgumentTypeError
 from ..settings.arguments import describe
 from ..settings.context import DEFAULT_DEVICE
 from .device_functions import DEVICE_FUNCTIONS, no_function, own_function
@@ -164,13 +164,23 @@ def as_array(value: Any) -> Any:
 
     Raises:
         ArgumentTypeError: the value is a masked array.
+        ArgumentError: it is a list of rows of different lengths.
     """
     if value.__class__ is np.ndarray:
         recorder: Any = value
         # It may stand for a number.
         return value if type(value) is np.ndarray else recorder.as_array()
     refuse_masked(value)
-    return value if is_device_array(value) else np.asarray(value)
+    if is_device_array(value):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        if "inhomogeneous" in str(error):
+            raise ArgumentError(
+                f"{describe(value)} is no array, since its rows differ in length: bring them to one length"
+            ) from error
+        raise
 
 
 def result_array(value: Any) -> Any:

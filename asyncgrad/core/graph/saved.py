@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConstantVersions",
+    "captured_by",
     "Saved",
     "SavedMemory",
     "changed_error",
@@ -92,6 +96,22 @@ class ConstantVersions:
         """
         for tensor, version in self._versions:
             check_version(node, tensor, version)
+
+    def unwritten(self) -> ConstantVersions:
+        """Return those of the tensors that have not been written into since."""
+        return ConstantVersions([tensor for tensor, version in self._versions if version_of(tensor) == version])
+
+
+def captured_by(function: Any) -> list[TensorBase]:
+    """Return the tensors that a function refers to by names of the functions around it."""
+    function = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
+    found = []
+    for cell in getattr(function, "__closure__", None) or ():
+        # An empty cell has no contents to be asked for.
+        with contextlib.suppress(ValueError):
+            if isinstance(cell.cell_contents, TensorBase):
+                found.append(cell.cell_contents)
+    return found
 
 
 @final

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import AsyncgradError
 from ..arrays.device_arrays import explain_refusal, name_shapes
 from ..arrays.interception import add_wrapper
 from ..arrays.tensor_base import CreationMeta, VersionCounter
@@ -63,6 +64,7 @@ _NAMES: dict[str, Any] = {
     "_getframe": sys._getframe,
     "_is_labelled": is_labelled,
     "_may_share_memory": np.may_share_memory,
+    "_AsyncgradError": AsyncgradError,
     "_explain_refusal": explain_refusal,
     "_name_shapes": name_shapes,
     "_ndarray": np.ndarray,
@@ -200,14 +202,18 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
     else:
         tensors = "".join(f"{parameter}, " for parameter in tensor_names)
         shown = f"numpy.{name}" if hasattr(np, name) else name
+        # A library for another device says little of an array of NumPy's beside its own, and NumPy of what is no
+        # array.
+        explain = f"_explain_refusal({shown!r}, ({tensors}), error, {(*tensor_names,)!r})"
         lines = [
             "if _template is None:",
-            f"    return _function({plain})",
+            f"    try: return _function({plain})",
+            # Where no argument is a tensor, what the function says itself names more.
+            "    except _AsyncgradError: raise",
+            f"    except (TypeError, AttributeError, ValueError) as error: {explain}; raise",
             f"try: _data = _function({raw})",
-            f"except ValueError as error: _name_shapes({shown!r}, ({tensors}), error); raise",
-            # A library for another device says little of an array of NumPy's beside its own, and NumPy of what is no
-            # array.
-            f"except (TypeError, AttributeError) as error: _explain_refusal({shown!r}, ({tensors}), error); raise",
+            f"except ValueError as error: {explain}; _name_shapes({shown!r}, ({tensors}), error); raise",
+            f"except (TypeError, AttributeError) as error: {explain}; raise",
         ]
     # The operator of an xarray object then computes with the tensor, and keeps its labels and the history.
     labelled = [f"    elif _is_labelled({tensor_names[1]}): return NotImplemented"] if is_operator else []

@@ -57,8 +57,10 @@ def truth(value: Any, name: str) -> bool:
     Raises:
         ArgumentTypeError: the value is none of these.
     """
+    if value is True or value is False:
+        return value is True
     is_number = isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64)
-    if isinstance(value, (bool, np.bool_)) or (is_number and value in (0, 1)):
+    if isinstance(value, np.bool_) or (is_number and value in (0, 1)):
         return bool(value)
     raise ArgumentTypeError(must_be(name, "True or False", value))
 

@@ -208,12 +208,12 @@ class CheckpointedCall:
         options: how it is checkpointed.
     """
 
-    __slots__ = ("_args", "_fn", "_kwargs", "context", "is_async", "name", "options", "streams", "tensors")
+    __slots__ = ("_args", "_kwargs", "context", "function", "is_async", "name", "options", "streams", "tensors")
 
     def __init__(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: CheckpointOptions
     ) -> None:
-        self._fn = fn
+        self.function = fn
         self.options: CheckpointOptions = options
         self.name: str = name_of(fn)
         #: Whether the function is known to return an awaitable.
@@ -232,7 +232,7 @@ class CheckpointedCall:
 
     def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function for the first time, on its arguments as they were given."""
-        return call_function(self._fn, args, kwargs)
+        return call_function(self.function, args, kwargs)
 
     def recompute(self, tensors: Sequence[Any], hooks: Any = None, caller: Callable[..., Any] | None = None) -> Any:
         """Call the function again, in the context of the forward and with grad mode on; return its result.
@@ -248,7 +248,7 @@ class CheckpointedCall:
         count = len(self._args.positions)
         args = unflatten(self._args, tensors[:count])
         kwargs = {} if self._kwargs is None else unflatten(self._kwargs, tensors[count:])
-        result = context.run(around, call_function if caller is None else caller, self._fn, args, kwargs)
+        result = context.run(around, call_function if caller is None else caller, self.function, args, kwargs)
         return ContextAwaitable(result, context, around) if inspect.isawaitable(result) else result
 
 

@@ -155,7 +155,7 @@ class ReentrantChain:
         budget: in bytes, or None.
     """
 
-    __slots__ = ("_budget", "_call", "_chain", "_profile", "_run", "_snapshots", "_template", "is_async")
+    __slots__ = ("_budget", "_call", "_chain", "_profile", "_run", "_snapshots", "_template", "functions", "is_async")
 
     name = "the chain of ag.checkpoint_chain"
     instead = "checkpoint parts of it by ag.checkpoint(..., use_reentrant=False)"
@@ -174,6 +174,7 @@ class ReentrantChain:
         self._snapshots = snapshots
         self._profile = profile
         self._budget = budget
+        self.functions = functions
         self._chain = Chain(functions, call.context, call.streams)
         #: What the forward has run of the schedule, for the first backward to go on with.
         self._run: ScheduleRun | None = None

@@ -15,7 +15,7 @@ from ...core.function.function import Function
 from ...core.graph.leaf import gradient_edge
 from ...core.graph.metadata import metadata_of
 from ...core.graph.node import Edge, Node, next_order
-from ...core.graph.saved import output_alias, version_of
+from ...core.graph.saved import ConstantVersions, captured_by, output_alias, version_of
 from ...core.settings.context import BLOCKING, CURRENT_GRAPH_TASK, is_grad_enabled
 from ...errors import CheckpointError, GraphError
 from .call import CheckpointedCall, check_result
@@ -48,6 +48,8 @@ class ReentrantComputation(Protocol):
     name: str
     #: Whether it is known to await something.
     is_async: bool
+    #: What is called again in a backward.
+    functions: tuple[Any, ...]
     #: What a user whose backward is limited to some inputs is told to write instead.
     instead: str
 
@@ -119,7 +121,10 @@ def _run_forward(
     # Function would warn where no argument requires grad; `call_reentrant` has its own warning.
     ctx.set_records(False)
     versions = list(map(version_of, tensors))
+    captured = ConstantVersions([one for function in computation.functions for one in captured_by(function)])
     result = yield from computation.forward(tensors)
+    # What the functions write themselves, such as a counter, they write in each call.
+    ctx.captured = captured.unwritten()
     check_result(computation.name, result, versions, tensors)
     flat: list[Any] = []
     template.value = flatten(result, flat)
@@ -130,6 +135,7 @@ def _run_forward(
 def _run_backward(ctx: Any, saved: Sequence[Any], grads: tuple[Any, ...]) -> Steps:
     if all(grad is None for grad in grads):
         return (None, None, *(None for _ in saved))
+    ctx.captured.check(ctx._node())
     return (None, None, *(yield from ctx.computation.backward(saved, grads)))
 
 
@@ -156,7 +162,7 @@ class ReentrantCall:
         kwargs: the keyword arguments, likewise.
     """
 
-    __slots__ = ("_arguments", "_call", "is_async", "name")
+    __slots__ = ("_arguments", "_call", "functions", "is_async", "name")
 
     instead = "write ag.checkpoint(..., use_reentrant=False)"
 
@@ -165,6 +171,7 @@ class ReentrantCall:
         self._arguments: Any = (args, kwargs or {})
         self.name: str = call.name
         self.is_async: bool = call.is_async
+        self.functions = (call.function,)
 
     def forward(self, tensors: Sequence[Any]) -> Steps:
         """Call the function."""

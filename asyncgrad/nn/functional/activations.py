@@ -236,6 +236,8 @@ def sigmoid_(x: Any) -> Any:
         x = floating(as_array(x), "nn.sigmoid", "x")
         if x.__class__ is not np.ndarray:
             return _device_logistic(x)
+        if x.dtype.kind == "c":
+            return _complex_logistic(x)
     if type(x) is np.ndarray:
         # A copy negated in place is faster than np.negative(x) for a view, and is an array even if x has no axes.
         value = x.copy()
@@ -253,6 +255,13 @@ def _device_logistic(x: Any) -> Any:
     np.exp(value, out=value)
     value += 1
     return np.reciprocal(value, out=value)
+
+
+def _complex_logistic(x: Any) -> Any:
+    """Return the same by an exponential that is at most 1: of an infinite one, complex division makes NaN."""
+    is_left = x.real < 0
+    small = np.exp(np.where(is_left, x, -x))
+    return np.where(is_left, small, 1) / (1 + small)
 
 
 #: Where less than this is left of 1, a difference from the sigmoid has lost more than eight bits of it.

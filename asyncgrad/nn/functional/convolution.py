@@ -26,7 +26,7 @@ from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, pair, single, triple
+from ..shared.arguments import array_of, pair, shapes_of, single, triple
 from ..shared.axis_windows import count_windows, sums_of_windows, windows_along
 from ..shared.layouts import images_first, images_last
 from ..shared.windows import (
@@ -370,7 +370,7 @@ def conv2d(
     """
     check_operands_share_device("conv2d", x, weight, bias)
     groups = whole_number(groups, "groups", 1)
-    shape, filters = array_of(x).shape, array_of(weight).shape
+    shape, filters = shapes_of("conv2d", x=x, weight=weight)
     if len(shape) not in (3, 4) or len(filters) != 4:
         raise ArgumentError(
             f"conv2d takes x of shape (n, channels, height, width) and a weight of shape (filters, channels, height, "
@@ -378,13 +378,15 @@ def conv2d(
         )
     _check_elements("conv2d", shape, filters)
     _check_channels("conv2d", shape, filters, groups)
-    if bias is not None and array_of(bias).shape != filters[:1]:
+    if bias is not None and shapes_of("conv2d", bias=bias) != [filters[:1]]:
         raise ArgumentError(
             f"conv2d with a weight of shape {filters} needs a bias of shape {filters[:1]}, not {array_of(bias).shape}"
         )
     # Their types are part of the key, but not those of the elements of a pair.
     is_known = type(stride) is type(padding) is type(dilation) is int
-    window = (_known_window if is_known else _window)(shape[-2:], filters[2:], stride, padding, dilation)
+    window = (_known_window if is_known else _window)(
+        (shape[-2], shape[-1]), (filters[2], filters[3]), stride, padding, dilation
+    )
     if len(shape) == 4:
         return _conv2d(x, weight, bias, window, groups)
     return _conv2d(np.reshape(x, (1, *shape)), weight, bias, window, groups)[0]
@@ -475,7 +477,7 @@ def conv1d(
         array([[[1., 3., 5.]]])
     """
     check_operands_share_device("conv1d", x, weight, bias)
-    shape, filters = array_of(x).shape, array_of(weight).shape
+    shape, filters = shapes_of("conv1d", x=x, weight=weight)
     if len(shape) not in (2, 3) or len(filters) != 3:
         raise ArgumentError(
             f"conv1d takes x of shape (n, channels, length) and a weight of shape (filters, channels, length), not "
@@ -526,11 +528,12 @@ def conv_transpose2d(
     """
     check_operands_share_device("conv_transpose2d", x, weight, bias)
     groups = whole_number(groups, "groups", 1)
-    shape, filters = array_of(x).shape, array_of(weight).shape
+    shape, filters = shapes_of("conv_transpose2d", x=x, weight=weight)
     _check_transposed("conv_transpose2d", shape, filters, bias, groups)
     (up, left), extra = pair("padding", padding, 0), pair("output_padding", output_padding, 0)
     steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
-    window = Window(filters[2:], steps, ((up, up), (left, left)), dilations, shape[-2:])
+    kernel, size = (filters[2], filters[3]), (shape[-2], shape[-1])
+    window = Window(kernel, steps, ((up, up), (left, left)), dilations, size)
     # Where each window is a pixel, there is one for each element of x, and what is added beyond them is 0.
     beyond = extra if window.is_pixel else (0, 0)
     image = [length - more for length, more in zip(_transposed_size(window, extra), beyond, strict=True)]
@@ -588,7 +591,7 @@ def _check_transposed_channels(
             f"{function} with a weight of shape {filters} and groups={groups} takes x with {filters[0]} channels"
             f"{f', a number that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
         )
-    if bias is not None and array_of(bias).shape != (filters[1] * groups,):
+    if bias is not None and shapes_of(function, bias=bias) != [(filters[1] * groups,)]:
         raise ArgumentError(
             f"{function} with a weight of shape {filters} and groups={groups} needs a bias of shape "
             f"({filters[1] * groups},), not {array_of(bias).shape}"
@@ -632,7 +635,7 @@ def conv_transpose1d(
         array([[[1., 1., 2., 2.]]])
     """
     check_operands_share_device("conv_transpose1d", x, weight, bias)
-    shape, filters = array_of(x).shape, array_of(weight).shape
+    shape, filters = shapes_of("conv_transpose1d", x=x, weight=weight)
     if len(shape) not in (2, 3) or len(filters) != 3:
         raise ArgumentError(
             f"conv_transpose1d takes x of shape (n, channels, length) and a weight of shape (channels, filters, "
@@ -694,7 +697,7 @@ def conv3d(
     """
     check_operands_share_device("conv3d", x, weight, bias)
     groups = whole_number(groups, "groups", 1)
-    shape, filters = array_of(x).shape, array_of(weight).shape
+    shape, filters = shapes_of("conv3d", x=x, weight=weight)
     _check_volumes(shape, filters, groups)
     steps, dilations = triple("stride", stride, 1), triple("dilation", dilation, 1)
     if isinstance(padding, str):
@@ -783,7 +786,7 @@ def conv_transpose3d(
     """
     check_operands_share_device("conv_transpose3d", x, weight, bias)
     groups = whole_number(groups, "groups", 1)
-    shape, filters = array_of(x).shape, array_of(weight).shape
+    shape, filters = shapes_of("conv_transpose3d", x=x, weight=weight)
     if len(shape) not in (4, 5) or len(filters) != 5:
         raise ArgumentError(
             "conv_transpose3d takes x of shape (n, channels, depth, height, width) and a weight of shape (channels, "

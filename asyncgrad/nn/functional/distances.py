@@ -62,11 +62,13 @@ def normalize(  # noqa: D417  # dim is there to be refused
     if len(axes) == 1:
         return x / np.maximum(_norm(x, p, axes[0], True), eps)
     # The axes as one, the last.
-    given: Any = x
-    last = np.moveaxis(given, axes, range(-len(axes), 0))
+    last: Any = x
+    if axes != tuple(range(len(shape) - len(axes), len(shape))):
+        last = np.moveaxis(last, axes, range(-len(axes), 0))
     rest = array_of(last).shape[: -len(axes)]
     norms = _norm(np.reshape(last, (*rest, math.prod(shape[one] for one in axes))), p, -1, False)
-    return x / np.maximum(np.expand_dims(norms, axes), eps)
+    kept = [1 if axis in axes else length for axis, length in enumerate(shape)]
+    return x / np.maximum(np.reshape(norms, kept), eps)
 
 
 def _axes_of(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:

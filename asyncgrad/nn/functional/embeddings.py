@@ -19,7 +19,16 @@ from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import must_be, number, truth, whole_number
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
-from ..shared.arguments import array_of, as_saved, constant, is_outside, saved_constant
+from ..shared.arguments import (
+    array_of,
+    as_saved,
+    check_arrays,
+    constant,
+    is_outside,
+    operand,
+    saved_constant,
+    shapes_of,
+)
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -191,10 +200,12 @@ def embedding(
     """
     check_operands_share_device("embedding", weight, constants=input)
     truth(sparse, "sparse")
+    weight = operand(weight)
     data = array_of(input)
     table = array_of(weight)
     shape = table.shape
-    if len(shape) != 2:
+    if len(shape) != 2 or table.dtype.kind not in "fciub":
+        check_arrays("embedding", weight=weight)
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: {_RIGHT_CALL}")
@@ -258,8 +269,8 @@ def embedding_bag(
         array([[3., 4.],
                [3., 4.]])
     """
-    frequencies, is_sparse = truth(scale_grad_by_freq, "scale_grad_by_freq"), truth(sparse, "sparse")
-    _check_bags(mode, frequencies or is_sparse, input, weight, per_sample_weights)
+    frequencies, weight = truth(scale_grad_by_freq, "scale_grad_by_freq"), operand(weight)
+    _check_bags(mode, truth(sparse, "sparse") or frequencies, input, weight, per_sample_weights)
     indices, rows = on_host(constant("embedding_bag", "input", input)), array_of(weight).shape[0]
     starts, end = _bags(indices, offsets, truth(include_last_offset, "include_last_offset"))
     padding_row = _check_rows(indices, padding_idx, rows)
@@ -278,6 +289,7 @@ def embedding_bag(
 def _check_bags(mode: str, is_scaled: bool, input: Any, weight: Any, per_sample_weights: Any) -> None:
     check_operands_share_device("embedding_bag", weight, per_sample_weights, constants=input)
     indices, table = array_of(input), array_of(weight)
+    check_arrays("embedding_bag", weight=weight)
     if mode not in ("sum", "mean", "max"):
         raise ArgumentError(f"embedding_bag: mode must be 'sum', 'mean' or 'max', not {mode!r}")
     if mode == "max" and is_scaled:
@@ -291,7 +303,9 @@ def _check_bags(mode: str, is_scaled: bool, input: Any, weight: Any, per_sample_
         )
     if per_sample_weights is not None and mode != "sum":
         raise ArgumentError(f"embedding_bag takes per_sample_weights with mode='sum', not with {mode!r}")
-    if per_sample_weights is not None and array_of(per_sample_weights).shape != indices.shape:
+    if per_sample_weights is not None and shapes_of("embedding_bag", per_sample_weights=per_sample_weights) != [
+        indices.shape
+    ]:
         raise ArgumentError(
             f"embedding_bag takes per_sample_weights of the shape of input, {indices.shape}, not "
             f"{array_of(per_sample_weights).shape}"
@@ -328,7 +342,8 @@ def _bags(indices: Any, offsets: Any, has_end: bool) -> tuple[Any, int]:
     if starts.ndim != 1 or starts.dtype.kind not in "iu" or (has_end and not len(starts)):
         raise ArgumentError(f"embedding_bag takes offsets of one axis of ints, not {starts.dtype} of {starts.shape}")
     starts = starts.astype(np.int64)
-    if len(starts) and (starts[0] or (np.diff(starts) < 0).any() or starts[-1] > total):
+    has_places = len(starts) and not starts[0] and (np.diff(starts) >= 0).all() and starts[-1] <= total
+    if not has_places and (total or len(starts)):
         raise ArgumentError(f"embedding_bag takes offsets that rise from 0 to {total} at most, not {starts.tolist()}")
     return (starts[:-1], int(starts[-1])) if has_end else (starts, total)
 

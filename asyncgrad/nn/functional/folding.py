@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, pair
+from ..shared.arguments import array_of, pair, shapes_of
 from ..shared.axis_windows import count_windows, sums_of_windows, windows_along
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def unfold(
                [3., 4.],
                [4., 5.]])
     """
-    shape = array_of(x).shape
+    (shape,) = shapes_of("unfold", x=x)
     if len(shape) not in (3, 4) or not all(shape[-3:]):
         raise ArgumentError(f"unfold takes x of shape (n, channels, height, width), not {shape}")
     kernel, steps = _both("kernel_size", kernel_size, 1), _both("stride", stride, 1)
@@ -99,7 +99,7 @@ def fold(
         array([[[1., 2., 1.],
                 [1., 2., 1.]]])
     """
-    shape, sizes = array_of(x).shape, _both("output_size", output_size, 1)
+    (shape,), sizes = shapes_of("fold", x=x), _both("output_size", output_size, 1)
     kernel, steps = _both("kernel_size", kernel_size, 1), _both("stride", stride, 1)
     dilations, around = _both("dilation", dilation, 1), _both("padding", padding, 0)
     whole = (sizes[0] + 2 * around[0], sizes[1] + 2 * around[1])

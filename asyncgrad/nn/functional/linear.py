@@ -18,7 +18,7 @@ from ...core.arrays.values import add_into
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_arrays
+from ..shared.arguments import operand, shapes_of
 from ..shared.rows import add_leading_sum, leading_sum, leading_sum_on_device
 
 if TYPE_CHECKING:
@@ -233,8 +233,8 @@ def bilinear(
         >>> nn.bilinear(np.array([1.0, 2.0]), np.array([3.0]), np.ones((1, 2, 1)))
         array([9.])
     """
-    check_arrays("bilinear", input1=input1, input2=input2, weight=weight)
-    first, second, shape = (array_of(one).shape for one in (input1, input2, weight))
+    first, second, shape = shapes_of("bilinear", input1=input1, input2=input2, weight=weight)
+    input1, input2, weight = operand(input1), operand(input2), operand(weight)
     if (
         len(shape) != 3
         or not first
@@ -245,7 +245,7 @@ def bilinear(
             "bilinear takes inputs of shape (..., in1_features) and (..., in2_features) and a weight of shape "
             f"(out_features, in1_features, in2_features), not {first}, {second} and {shape}"
         )
-    if bias is not None and array_of(bias).shape != shape[:1]:
+    if bias is not None and shapes_of("bilinear", bias=bias) != [shape[:1]]:
         raise ArgumentError(f"bilinear with a weight of shape {shape} needs a bias of shape {shape[:1]}")
     # Column j + k * in2_features of the map of input1 is what input2[j] is multiplied by for output k.
     by_input2 = np.reshape(np.swapaxes(weight, 1, 2), (shape[0] * shape[2], shape[1]))

@@ -37,6 +37,7 @@ from ..shared.arguments import (
     option,
     real_floating,
     saved_constant,
+    shapes_of,
 )
 from ..shared.labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_like, select
 from ..shared.rows import maximum_along, sum_along
@@ -872,7 +873,8 @@ def _(h: Any, logits: Any, labels: Any, selection: Selection | LabelsOnDevice) -
     selection = _selected(selection, labels, logits)
     expected = np.sum(h * softmax(logits, 1), axis=1)
     value = (expected - at_labels(h, selection.labels, None)) * selection.coefficient
-    return value if selection.ignored is None else value * ~selection.ignored
+    # Not times 0: without any label that counts, the coefficient of a mean is NaN.
+    return value if selection.ignored is None else np.where(selection.ignored, 0, value)
 
 
 @derivative(cross_entropy_grad_, "logits")
@@ -880,7 +882,7 @@ def _(h: Any, g: Any, logits: Any, labels: Any, selection: Selection | LabelsOnD
     selection = _selected(selection, labels, logits)
     scale = g * selection.coefficient
     if selection.ignored is not None:
-        scale = scale * ~selection.ignored
+        scale = np.where(selection.ignored, 0, scale)
     if scale.ndim:
         scale = np.expand_dims(scale, 1)
     return softmax_grad(h * scale, softmax(logits, 1), 1)
@@ -1429,7 +1431,7 @@ def multi_margin_loss(
     losses = np.sum(gaps, axis=1) / classes
     if weight is not None:
         weights = constant("multi_margin_loss", "weight", weight)
-        if weights.shape != (classes,):
+        if shapes_of("multi_margin_loss", weight=weights) != [(classes,)]:
             raise ArgumentError(f"multi_margin_loss needs a weight of shape ({classes},), not {weights.shape}")
         losses = losses * as_like(weights, data)[labels]
     return reduce_losses(losses if array_of(target).ndim else np.reshape(losses, ()), reduction)

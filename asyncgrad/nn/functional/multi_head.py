@@ -12,7 +12,7 @@ from ...core.arrays.values import as_like
 from ...core.ops.single_precision import arrays_in_single
 from ...core.settings.arguments import number, truth, whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of
+from ..shared.arguments import array_of, operand
 from .attention import attend, check_mask
 from .linear import linear
 
@@ -116,7 +116,8 @@ def _heads(features: int, number: int, maps: tuple[Any, Any, bool], bias: Any, a
     if whole_number(features, "embed_dim_to_check") < 1 or whole_number(number, "num_heads") < 1 or features % number:
         raise ArgumentError(f"{_NAME} needs num_heads that divides embed_dim_to_check={features}, not {number}")
     weight, separate, is_separate = maps
-    weights = separate if truth(is_separate, "use_separate_proj_weight") else weight
+    is_separate = truth(is_separate, "use_separate_proj_weight")
+    weights = tuple(map(operand, separate)) if is_separate else operand(weight)
     key, value, has_zeros, *static = added
     has_zeros = truth(has_zeros, "add_zero_attn")
     return Heads(number, features, _sizes(weights, features), weights, bias, key, value, has_zeros, *static)

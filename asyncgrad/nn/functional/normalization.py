@@ -46,7 +46,7 @@ from ...core.settings.arguments import truth, whole_number
 from ...core.settings.context import RECOMPUTING
 from ...errors import ArgumentError
 from ..shared import standardized_blocks
-from ..shared.arguments import array_of, check_real, complex_error, constant, lengths, option, real_floating, records
+from ..shared.arguments import array_of, check_real, constant, lengths, option, real_floating, records, wrong_dtype
 from ..shared.axis_windows import windows_along
 from ..shared.row_blocks import are_in_blocks, blocks, by_rows, in_memory, scratch, tiled, unbuffered_rows
 from ..shared.rows import leading_sum, leading_sum_on_device, sum_rows
@@ -347,12 +347,12 @@ def layer_norm(
     affine: list[Any] = []
     for name, value in (("weight", weight), ("bias", bias)):
         array = None if value is None else array_of(value)
+        if array is not None and array.dtype.kind not in "fiub":
+            raise wrong_dtype("layer_norm", name, array)
         if array is not None and array.shape != shape:
             raise ArgumentError(
                 f"layer_norm with normalized_shape {shape} needs a {name} of that shape, not {array.shape}"
             )
-        if array is not None and array.dtype.kind == "c":
-            raise complex_error("layer_norm", name, array)
         affine.append(array if array is None or len(shape) == 1 else array.reshape(-1))
     length = math.prod(shape)
     rows = data.reshape(data.size // length if length else 0, length)

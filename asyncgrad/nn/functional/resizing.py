@@ -122,6 +122,7 @@ def pad(
         >>> nn.pad(np.array([1.0, 2.0, 3.0]), (1, 2), mode="reflect")
         array([2., 1., 2., 3., 2., 1.])
     """
+    check_arrays("pad", x=x)
     x = operand(x)
     shape = array_of(x).shape
     widths = _widths(shape, pad, mode)

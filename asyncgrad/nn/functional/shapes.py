@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.settings.arguments import whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of
+from ..shared.arguments import shapes_of
 
 if TYPE_CHECKING:
     from ...core.tensor import Tensor
@@ -103,7 +103,7 @@ def channel_shuffle(x: Tensor | np.ndarray, groups: int) -> Tensor | np.ndarray:
         >>> nn.channel_shuffle(np.arange(4.0).reshape(1, 4, 1), 2).ravel()
         array([0., 2., 1., 3.])
     """
-    shape, groups = array_of(x).shape, whole_number(groups, "groups", 1)
+    (shape,), groups = shapes_of("channel_shuffle", x=x), whole_number(groups, "groups", 1)
     if len(shape) < 3 or shape[1] % groups:
         raise ArgumentError(
             f"channel_shuffle takes x of shape (n, channels, ...), whose channels {groups} groups divide, not {shape}"
@@ -113,7 +113,7 @@ def channel_shuffle(x: Tensor | np.ndarray, groups: int) -> Tensor | np.ndarray:
 
 
 def _image_shape(function: str, x: Any) -> tuple[int, ...]:
-    shape: tuple[int, ...] = array_of(x).shape
+    (shape,) = shapes_of(function, x=x)
     if len(shape) < 3:
         raise ArgumentError(f"{function} takes x of shape (..., channels, height, width), not {shape}")
     return shape

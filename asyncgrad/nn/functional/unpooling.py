@@ -325,10 +325,12 @@ def _at_random(
         drawn = constant(function, "_random_samples", samples)
         # What is traced stays so.
         drawn = on_host(drawn) if is_device_array(drawn) else drawn
-        if drawn.shape != (batch, channels, axes):
+        if drawn.shape[1:] != (channels, axes) or len(drawn) < batch:
             raise ArgumentError(
                 f"{function}: _random_samples must have shape {(batch, channels, axes)}, not {drawn.shape}"
             )
+        # As PyTorch does: those of further samples are for none.
+        drawn = drawn[:batch]
     windows = np.zeros((batch, channels, *sizes, math.prod(kernel)), np.int64)
     for axis in range(axes):
         starts = _starts(drawn[..., order[axis]], shape[axis - axes], sizes[axis], kernel[axis])

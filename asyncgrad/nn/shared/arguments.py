@@ -46,6 +46,7 @@ __all__ = [
     "real_floating",
     "records",
     "saved_constant",
+    "shapes_of",
     "single",
     "triple",
     "wrong_dtype",
@@ -86,8 +87,18 @@ def check_arrays(function: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is None:
             raise ArgumentTypeError(f"nn.{function} takes a tensor or an array as {name}, not None: {_FORGOTTEN}")
-        if not isinstance(value, (TensorBase, np.ndarray)) and array_of(value).dtype.kind not in _NUMBERS:
+        if not isinstance(value, TensorBase) and array_of(value).dtype.kind not in _NUMBERS:
             raise _no_numbers(f"nn.{function}", name, array_of(value))
+
+
+def shapes_of(function: str, **arguments: Any) -> list[tuple[int, ...]]:
+    """Return the shapes of arguments that hold numbers.
+
+    Raises:
+        ArgumentTypeError: one does not; the message names the function and the argument.
+    """
+    check_arrays(function, **arguments)
+    return [array_of(value).shape for value in arguments.values()]
 
 
 #: The kinds of dtypes of numbers, and of truth values, which count as such.
@@ -314,7 +325,9 @@ def saved_constant(array: Any, source: Any, beside: Any) -> Any:
 
     It is a tensor only where the call on `beside` is recorded: where no argument is a tensor, the result is none.
     """
-    return sharing_version(array, source) if isinstance(source, TensorBase) and records(beside) else array
+    if not isinstance(source, TensorBase) or not records(beside):
+        return array
+    return source if array is source._data else sharing_version(array, source)
 
 
 def as_saved(array: Any, like: Any) -> Any:

@@ -18,7 +18,7 @@ from ...core.arrays.values import (
 )
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError, IndexRangeError
-from .arguments import constant, is_outside
+from .arguments import check_arrays, constant, is_outside
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -97,7 +97,10 @@ def select(
     """
     shape = scores.shape
     classes = shape[1]
-    labels = labels.reshape(shape[0], *shape[2:])
+    if labels.shape != (needed := (shape[0], *shape[2:])):
+        labels = labels.reshape(needed)
+    if weight is not None:
+        check_arrays(function, weight=weight)
     weights = None if weight is None else as_like(constant(function, "weight", weight), scores)
     if weights is not None and weights.shape != (classes,):
         raise ArgumentError(f"{function} needs a weight of shape ({classes},), one for each class, not {weights.shape}")

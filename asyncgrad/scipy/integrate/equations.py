@@ -113,7 +113,7 @@ def _odeint(
 ) -> Any:
     name = "scipy.integrate.odeint"
     is_async = check_user_function(func, name, "func")
-    params = Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,), func)
     smallest = None if forward["atol"] is None else float(np.min(forward["atol"]))
     times: Any = floating(t)
     state: Any = np.reshape(floating(y0), -1) if np.ndim(y0) == 0 else floating(y0)
@@ -208,7 +208,7 @@ def _solve_ivp(
 ) -> Any:
     name = "scipy.integrate.solve_ivp"
     is_async = check_user_function(fun, name, "fun")
-    params = Parameters(args)
+    params = Parameters(args, fun)
     state, span = floating(y0), [floating(one) for one in t_span]
     times = None if t_eval is None else floating(t_eval)
     start, plain_times = array_of(state), None if times is None else array_of(times)

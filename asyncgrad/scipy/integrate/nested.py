@@ -143,7 +143,7 @@ def _integrate(
     func: Any, limits: Any, find: Any, args: Any, options: Sequence[Any], full_output: bool, name: str
 ) -> Any:
     is_async = check_user_function(func, name, "func")
-    params = Parameters((args, limits))
+    params = Parameters((args, limits), func)
     constants = [tensor.detach() for tensor in params.tensors]
     plain_args, plain_limits = params.fill(constants)
 

@@ -111,7 +111,7 @@ def _quad(
 ) -> Any:
     name = "scipy.integrate.quad"
     is_async = check_user_function(func, name, "func")
-    params = Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,), func)
     rest: list[Any] = []
     factor = _weight(a, b, options, name)
 
@@ -237,7 +237,7 @@ def _quad_vec(
     f: Callable[..., Any], a: Any, b: Any, args: Any, full_output: bool, kept: dict[str, Any], name: str
 ) -> Any:
     is_async = check_user_function(f, name, "f")
-    params = Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,), f)
     rest: list[Any] = []
 
     def solve(function: Callable[..., Any], a: float, b: float, full_output: bool = False) -> Any:

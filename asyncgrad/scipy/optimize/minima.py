@@ -221,7 +221,7 @@ class _Search:
         self.fun, self.point, self.constraints = fun, Point(x0), constraints
         self.returns_gradient = returns_gradient
         args = args if isinstance(args, tuple) else (args,)
-        self.params = Parameters((args, [one.args for one in constraints]))
+        self.params = Parameters((args, [one.args for one in constraints]), fun)
         self.constants = [tensor.detach() for tensor in self.params.tensors]
         # A step that is no good, and then products with the Hessian at the point before it.
         most = 2 if is_curved else 1

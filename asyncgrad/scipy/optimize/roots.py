@@ -162,7 +162,7 @@ async def _find(
     takes_jacobian: bool = True,
 ) -> tuple[Any, Tensor, Point]:
     """Return what a solver returns, its x as a tensor with a history, and the point it started from."""
-    params = Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,), fun)
     function = vector_function(fun, point, params, name if jac is True else None)
     constants = [tensor.detach() for tensor in params.tensors]
 
@@ -260,7 +260,7 @@ def _root_scalar(
 ) -> Any:
     name = "scipy.optimize.root_scalar"
     is_async = check_user_function(f, name, "f")
-    params = Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,), f)
     constants = [tensor.detach() for tensor in params.tensors]
     starts = {"x0": _number(x0), "x1": _number(x1)}
     needs_slope = method in ("newton", "halley") or (method is None and bracket is None and x1 is None)
@@ -335,7 +335,7 @@ def fixed_point(
     name = "scipy.optimize.fixed_point"
     is_async = check_user_function(func, name, "func")
     start = array_of(floating(x0))
-    params = Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,), func)
     constants = [tensor.detach() for tensor in params.tensors]
 
     async def function(x: Any, *tensors: Tensor) -> Tensor:

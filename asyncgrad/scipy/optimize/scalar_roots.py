@@ -165,7 +165,7 @@ def newton(
 def _newton_of_array(func: Any, x0: Tensor, fprime: Any, fprime2: Any, args: Any, options: dict[str, Any]) -> Any:
     name = "scipy.optimize.newton"
     is_async = check_user_function(func, name, "func")
-    params = Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,), func)
     constants = [tensor.detach() for tensor in params.tensors]
     # A number as SciPy has it, which steps from one to the next, and not an array of none.
     start = array_of(x0)[()]

@@ -178,7 +178,7 @@ def _least_squares(
     is_async = check_user_function(fun, name, "fun")
     _check_names(jac, loss, name)
     sparsity = options.get("jac_sparsity") if jac is None else None
-    bounds, point, params = plain_bounds(bounds, name), Point(x0).check_axes(x0, name), Parameters(args)
+    bounds, point, params = plain_bounds(bounds, name), Point(x0).check_axes(x0, name), Parameters(args, fun)
     x_scale = array_of(x_scale) if isinstance(x_scale, Tensor) else x_scale
     function = vector_function(fun, point, params)
     constants = [tensor.detach() for tensor in params.tensors]

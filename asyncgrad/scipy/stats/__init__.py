@@ -56,7 +56,6 @@ from .gamma_powers import loggamma as loggamma
 from .gamma_powers import maxwell as maxwell
 from .gamma_powers import moyal as moyal
 from .gamma_powers import nakagami as nakagami
-from .gamma_powers import pearson3 as pearson3
 from .integrated import gausshyper as gausshyper
 from .intervals import anglit as anglit
 from .intervals import arcsine as arcsine
@@ -75,6 +74,9 @@ from .inverse_normal import norminvgauss as norminvgauss
 from .inverse_normal import recipinvgauss as recipinvgauss
 from .inverse_normal import wald as wald
 from .kernel_density import gaussian_kde as gaussian_kde
+from .least_of_many import powerlognorm as powerlognorm
+from .least_of_many import powernorm as powernorm
+from .lengths import rice as rice
 from .location_scale import cauchy as cauchy
 from .location_scale import expon as expon
 from .location_scale import gumbel_l as gumbel_l
@@ -90,20 +92,19 @@ from .multivariate import multivariate_t as multivariate_t
 from .noncentral import ncf as ncf
 from .noncentral import nct as nct
 from .noncentral import ncx2 as ncx2
-from .noncentral import rice as rice
 from .noncentral import skellam as skellam
 from .normal import halfnorm as halfnorm
 from .normal import lognorm as lognorm
 from .normal import norm as norm
 from .normal import truncnorm as truncnorm
 from .pareto_normal import dpareto_lognorm as dpareto_lognorm
+from .pearson_third import pearson3 as pearson3
 from .pieces import crystalball as crystalball
 from .pieces import dgamma as dgamma
 from .pieces import dweibull as dweibull
 from .pieces import gennorm as gennorm
 from .pieces import halfgennorm as halfgennorm
 from .pieces import laplace_asymmetric as laplace_asymmetric
-from .pieces import powernorm as powernorm
 from .pieces import semicircular as semicircular
 from .pieces import skewcauchy as skewcauchy
 from .pieces import trapezoid as trapezoid
@@ -139,6 +140,8 @@ from .sample_statistics import ksone as ksone
 from .sample_statistics import kstwo as kstwo
 from .sample_statistics import kstwobign as kstwobign
 from .sample_statistics import tukeylambda as tukeylambda
+from .several_p_values import combine_pvalues as combine_pvalues
+from .several_p_values import false_discovery_control as false_discovery_control
 from .significance import chisquare as chisquare
 from .significance import jarque_bera as jarque_bera
 from .significance import kurtosistest as kurtosistest
@@ -151,6 +154,8 @@ from .sorted_samples import differential_entropy as differential_entropy
 from .sorted_samples import expectile as expectile
 from .sorted_samples import lmoment as lmoment
 from .sorted_samples import quantile as quantile
+from .spreads import bartlett as bartlett
+from .spreads import levene as levene
 from .stable import landau as landau
 from .summaries import describe as describe
 from .summaries import entropy as entropy
@@ -185,7 +190,6 @@ from .transformed import hypsecant as hypsecant
 from .transformed import jf_skew_t as jf_skew_t
 from .transformed import johnsonsu as johnsonsu
 from .transformed import kappa4 as kappa4
-from .transformed import powerlognorm as powerlognorm
 from .trimmed import tmax as tmax
 from .trimmed import tmean as tmean
 from .trimmed import tmin as tmin
@@ -210,6 +214,7 @@ __all__ = [
     "anglit",
     "arcsine",
     "argus",
+    "bartlett",
     "bernoulli",
     "beta",
     "betabinom",
@@ -230,6 +235,7 @@ __all__ = [
     "circmean",
     "circstd",
     "circvar",
+    "combine_pvalues",
     "cosine",
     "crystalball",
     "describe",
@@ -250,6 +256,7 @@ __all__ = [
     "exponweib",
     "f",
     "f_oneway",
+    "false_discovery_control",
     "fatiguelife",
     "fisk",
     "foldcauchy",
@@ -304,6 +311,7 @@ __all__ = [
     "landau",
     "laplace",
     "laplace_asymmetric",
+    "levene",
     "levy",
     "levy_l",
     "linregress",

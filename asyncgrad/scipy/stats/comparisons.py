@@ -9,13 +9,15 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVarTuple, final
 import numpy as np
 from scipy import stats as scipy_stats
 
-from ...core.arrays.axes import reduced_axes
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import register
 from ..arguments import floating
+from ..roots import root_of_squares
 from ..ufuncs import special
-from .nan_policies import as_lines, by_nan_policy, check_nan_policy, refuse_nan
+from .groups import Group, group, lines_of, with_axes
+from .nan_policies import Axis, by_nan_policy
+from .p_values import tail
 from .summaries import trim_mean
 
 __all__ = [
@@ -80,19 +82,6 @@ class TtestResult(_Results[Tensor, Tensor]):
         return self[1]
 
 
-def tail(function: str, below: Callable[[Any], Any], statistic: Any, alternative: str) -> Any:
-    """Return the probability of a statistic as far out, by a distribution function that is symmetric about 0."""
-    if alternative == "less":
-        return below(statistic)
-    if alternative == "greater":
-        return below(-statistic)
-    if alternative != "two-sided":
-        raise ValueError(
-            f"scipy.stats.{function} takes alternative 'two-sided', 'less' or 'greater', not {alternative!r}"
-        )
-    return 2 * below(-np.abs(statistic))
-
-
 def _tail(function: str, statistic: Any, df: Any, alternative: str) -> Any:
     """Return the probability of a statistic as far out, by Student's distribution."""
     return tail(function, functools.partial(special.stdtr, df), statistic, alternative)
@@ -105,6 +94,8 @@ def _one_sample(
     a = floating(a)
     count = a.size if axis is None else a.shape[axis]
     popmean = floating(popmean)
+    if axis is None and popmean.size == 1:
+        popmean = popmean.reshape(())
     if popmean.ndim and popmean.ndim == a.ndim and axis is not None:
         popmean = np.squeeze(popmean, axis)
     difference = np.mean(a, axis) - popmean
@@ -197,14 +188,20 @@ def _of_two(
     return statistic, _tail(function, statistic, df, alternative), df
 
 
-def _described(sample: Any, axis: Any, trim: float, keepdims: bool) -> tuple[Any, Any, int]:
-    """Return the mean, the variance and the count of a sample, after Yuen where some of it is trimmed."""
+def _described(sample: Any, axis: Any, trim: float, keepdims: bool, equal_var: bool) -> tuple[Any, Any, int]:
+    """Return the mean, the variance and the count of a sample, after Yuen where some of it is trimmed.
+
+    A single number has no variance, and adds nothing to one that samples have together.
+    """
     if axis is None:
-        mean, variance, count = _described(sample.reshape((-1,)), 0, trim, False)
+        mean, variance, count = _described(sample.reshape((-1,)), 0, trim, False, equal_var)
         shape = (1,) * sample.ndim if keepdims else ()
         return mean.reshape(shape), variance.reshape(shape), count
     count = sample.shape[axis]
     cut = int(count * trim)
+    if count == 1 and equal_var:
+        mean = np.mean(sample, axis, keepdims=keepdims)
+        return mean, 0.0 * mean, count
     if not cut:
         return np.mean(sample, axis, keepdims=keepdims), np.var(sample, axis, ddof=1, keepdims=keepdims), count
     # Its ends are moved inwards, to the nearest elements that are kept. What is nan is sorted to an end, and is kept.
@@ -221,7 +218,7 @@ def _two_samples(
     a: Any, b: Any, axis: Any, equal_var: bool, nan_policy: str, alternative: str, trim: float, keepdims: bool
 ) -> tuple[Any, Any, Any]:
     samples = floating(a), floating(b)
-    first, second = (_described(one, axis, trim, keepdims) for one in samples)
+    first, second = (_described(one, axis, trim, keepdims, equal_var) for one in samples)
     statistic, pvalue, df = _of_two("ttest_ind", first, second, equal_var, alternative)
     if equal_var:
         df = _counted(first[2] + second[2] - 2, statistic, samples, axis).astype(float)
@@ -368,9 +365,7 @@ def _line(x: Any, y: Any, alternative: str, axis: Any, nan_policy: str, keepdims
         # As SciPy, so that a line through all points has a p-value above 0.
         statistic = r * np.sqrt(df / ((1 - r + 1e-20) * (1 + r + 1e-20)))
         pvalue = _tail("linregress", statistic, float(df), alternative)
-        variance = rest * yy / xx / df
-        is_exact = raw(variance) <= 0
-        error = np.where(is_exact, 0.0, np.sqrt(np.where(is_exact, 1.0, variance)))
+        error = root_of_squares(rest * yy / xx / df)
         intercept_error = error * np.sqrt(xx + mean_x * mean_x)
     found = (slope, intercept, r, pvalue, error, intercept_error)
     return found if keepdims else tuple(np.squeeze(one, axis) for one in found)
@@ -422,29 +417,7 @@ class OnewayResult(NamedTuple):
     pvalue: Tensor
 
 
-class _Group(NamedTuple):
-    """A sample, along the last axis: its size, mean, sum of squared deviations, and ends."""
-
-    size: np.ndarray
-    mean: Any
-    squares: Any
-    least: np.ndarray
-    greatest: np.ndarray
-
-
-def _group(lines: Any, is_omitting: bool) -> _Group:
-    bare = raw(lines)
-    is_out = np.isnan(bare) if is_omitting else np.zeros_like(bare, bool)
-    count = np.sum(~is_out, -1, dtype=bare.dtype)
-    count = np.where(count > 0, count, np.nan)
-    known = np.where(is_out, 0.0, lines)
-    mean = np.sum(known, -1) / count
-    away = np.where(is_out, 0.0, known - mean[..., np.newaxis])
-    least, greatest = np.min(np.where(is_out, np.inf, bare), -1), np.max(np.where(is_out, -np.inf, bare), -1)
-    return _Group(count, mean, np.sum(away * away, -1), least, greatest)
-
-
-def _pooled(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
+def _pooled(groups: Sequence[Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
     """Return the statistic of samples of one variance, and its degrees of freedom."""
     whole = sum(one.size for one in groups)
     grand = sum(one.size * one.mean for one in groups) / whole
@@ -454,7 +427,7 @@ def _pooled(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, An
     return between / (len(groups) - 1) / (within / freedom), len(groups) - 1.0, freedom
 
 
-def _welch(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
+def _welch(groups: Sequence[Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
     """Return Welch's statistic, of samples whose variances may differ, and its degrees of freedom."""
     k = len(groups)
     weights = [one.size * (one.size - 1) / np.where(is_flat, 1.0, one.squares) for one in groups]
@@ -467,7 +440,7 @@ def _welch(groups: Sequence[_Group], is_flat: np.ndarray) -> tuple[Any, Any, Any
 
 def f_oneway(
     *samples: Any,
-    axis: int | Sequence[int] | None = 0,
+    axis: Axis = 0,
     equal_var: bool = True,
     nan_policy: str = "propagate",
     keepdims: bool = False,
@@ -489,26 +462,16 @@ def f_oneway(
         >>> stats.f_oneway([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]).statistic.item()
         13.5
     """
-    if len(samples) < 2:
-        raise TypeError(f"scipy.stats.f_oneway takes two samples or more, not {len(samples)}")
     if not isinstance(equal_var, bool):
         raise TypeError(f"scipy.stats.f_oneway takes equal_var True or False, not {equal_var!r}")
-    check_nan_policy("f_oneway", nan_policy)
-    data = [np.atleast_1d(floating(one)) for one in samples]
-    refuse_nan(nan_policy, *data)
-    ndim = max(one.ndim for one in data)
-    axes = reduced_axes(axis, ndim)
-    if axis is None:
-        lines = [one.reshape((-1,)) for one in data]
-    else:
-        lines = [as_lines(one.reshape((1,) * (ndim - one.ndim) + one.shape), axes, ndim) for one in data]
+    lines, axes = lines_of("f_oneway", samples, axis, nan_policy)
     if any(not one.shape[-1] for one in lines) or all(one.shape[-1] == 1 for one in lines):
         statistic = pvalue = sum(np.sum(one, -1) for one in lines) * np.nan
     else:
         # From one of them, so that what they differ by keeps its digits.
         start = raw(lines[0])[..., :1]
         start = np.where(np.isfinite(start), start, 0.0)
-        groups = [_group(one - start, nan_policy == "omit") for one in lines]
+        groups = [group(one - start, nan_policy == "omit") for one in lines]
         is_flat = np.logical_and.reduce(np.broadcast_arrays(*(one.least == one.greatest for one in groups)))
         statistic, between, within = (_pooled if equal_var else _welch)(groups, is_flat)
         if np.any(is_flat):
@@ -519,9 +482,7 @@ def f_oneway(
         is_nan = np.isnan(raw(statistic))
         # Of nan SciPy's function is 0 for infinite degrees of freedom.
         pvalue = np.where(is_nan, np.nan, pvalue) if np.any(is_nan) else pvalue
-    if keepdims:
-        statistic, pvalue = (np.expand_dims(one, axes) for one in (statistic, pvalue))
-    return OnewayResult(statistic, pvalue)
+    return OnewayResult(*with_axes((statistic, pvalue), axes, keepdims))
 
 
 # Functions of ranks: they are constant but where two numbers are equal.
@@ -567,6 +528,8 @@ def kendalltau(
     method: str = "auto",
     variant: str = "b",
     alternative: str = "two-sided",
+    axis: int | None = None,
+    keepdims: bool = False,
 ) -> RankResult:
     """Return Kendall's correlation of orders, as `scipy.stats.kendalltau`; it has no history, for its derivative is 0.
 
@@ -577,9 +540,12 @@ def kendalltau(
         method: how the p-value is computed.
         variant: "b" or "c".
         alternative: "two-sided", "less" or "greater".
+        axis: along which, or None for all; an older SciPy has none.
+        keepdims: whether the axis remains, with length 1; an older SciPy has none.
     """
     options = {"nan_policy": nan_policy, "method": method, "variant": variant, "alternative": alternative}
-    return _by_ranks(scipy_stats.kendalltau, x, y, **options)
+    newer = {} if axis is None and not keepdims else {"axis": axis, "keepdims": keepdims}
+    return _by_ranks(scipy_stats.kendalltau, x, y, **options, **newer)
 
 
 def mannwhitneyu(

@@ -14,8 +14,8 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ..arguments import floating
 from ..integrate.quadrature import quad
-from .distances import distance_log_, distance_power_
-from .distribution import UnivariateDistribution, check_plain, holds_somewhere
+from .distances import distance_log_, distance_power_, end_
+from .distribution import UnivariateDistribution, check_plain, holds_somewhere, narrowed
 from .log_tails import log_probability
 
 __all__ = ["ContinuousDistribution"]
@@ -165,7 +165,7 @@ class ContinuousDistribution(UnivariateDistribution):
 
     def _of_standard(self, method: str, y: Any, shapes: Sequence[Any], scale: Any) -> Any:
         """Return a function of this family where it is neither beyond nor at an end of the support."""
-        value = getattr(self, f"_{method}")(y, *shapes)
+        value = narrowed(getattr(self, f"_{method}")(y, *shapes), y)
         if (type(scale) is not Tensor and scale == 1) or method not in ("pdf", "logpdf"):
             return value
         return value / scale if method == "pdf" else value - np.log(scale)
@@ -380,8 +380,19 @@ class ContinuousDistribution(UnivariateDistribution):
                 value = np.where(is_lost, raw(value), found)
         if not is_plain:
             value = np.where(bare == 0, first, np.where(bare == 1, last, value))
+            value = self._following_at_ends(value, q, shapes, -1 if reverse else 1)
             value = np.where((bare >= 0) & (bare <= 1), value, np.nan)
-        return self._checked(self._moved_and_scaled(value, moves), shapes, moves)
+        return self._checked(self._moved_and_scaled(narrowed(value, q), moves), shapes, moves)
+
+    def _following_at_ends(self, value: Any, q: Any, shapes: Sequence[Any], sign: int) -> Any:
+        """Return quantiles that depend on probabilities of 0 and 1, too, by one over the density there."""
+        if not isinstance(q, Tensor) or not q.requires_grad:
+            return value
+        at_end = (raw(q) == 0) | (raw(q) == 1)
+        density = raw(self.pdf(np.where(at_end, raw(value), self._inner), *map(raw, shapes)))
+        with np.errstate(divide="ignore"):
+            slope = np.where(at_end, sign / density, 0.0)
+        return end_.call(value, np.broadcast_to(q, slope.shape), slope)
 
     def median(self, *args: Any, **kwds: Any) -> Tensor:
         """Return the value up to which the probability is one half."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["distance_log_", "distance_power_"]
+__all__ = ["distance_log_", "distance_power_", "end_", "linear_term"]
 
 
 @primitive()
@@ -58,3 +58,25 @@ def _(g: Any, distance: Array, exponent: Any) -> Array:
 @derivative(distance_log_, "exponent")
 def _(g: Any, distance: Any) -> Array:
     return g * distance_log_.call(distance, 1.0)
+
+
+@primitive()
+def end_(value: Any, q: Any, slope: Any) -> Array:
+    """Return quantiles, of which some are ends of a support: there their derivative by q is `slope`, 0 elsewhere."""
+    return value
+
+
+@derivative(end_, "value")
+def _(g: Any) -> Any:
+    return g
+
+
+@derivative(end_, "q")
+def _(g: Any, slope: Any) -> Any:
+    # What is infinite is multiplied by no 0.
+    return g * np.where(g == 0, 0.0, slope)
+
+
+def linear_term(distance: Any, exponent: Any) -> Any:
+    """Return a power of a distance next to 0, to first order: 0 where the exponent is not 1."""
+    return np.where(raw(exponent) == 1, 1.0, 0.0) * distance

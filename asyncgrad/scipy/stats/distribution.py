@@ -8,6 +8,7 @@ are none, the gradient is 0.
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["Frozen", "UnivariateDistribution", "check_plain", "holds_somewhere"]
+__all__ = ["Frozen", "UnivariateDistribution", "check_plain", "holds_somewhere", "narrowed"]
 
 
 @name_errors_of_methods
@@ -154,8 +155,9 @@ class UnivariateDistribution(ABC):
         return asarray(value) if is_valid else np.where(valid, value, np.nan)
 
     def _full(self, value: Any, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
-        """Return a value in the shape to which all parameters are broadcast, with nan where they are none."""
-        value = self._checked(value, shapes, moves)
+        """Return a value in the shape and the dtype of all parameters together, with nan where they are none."""
+        parameters = [one for one in (*shapes, *moves) if type(one) is Tensor]
+        value = self._checked(narrowed(value, *parameters) if parameters else value, shapes, moves)
         size = np.broadcast_shapes(*(np.shape(one) for one in (*shapes, *moves)))
         return value if value.shape == size else np.broadcast_to(value, size)
 
@@ -233,20 +235,34 @@ class UnivariateDistribution(ABC):
             )
         if order > 4:
             return self._high_moment(int(order), args, kwds)
-        mean = self.mean(*args, **kwds)
-        if order <= 1:
-            return mean if order else mean * 0 + 1
-        variance = self.var(*args, **kwds)
-        value = variance + mean * mean
+        shapes, moves = self._split("moment", args, kwds)
+        powers = [1.0, *self._powers_up_to(order, *shapes)]
+        loc, *scales = moves
+        for scale in scales:
+            powers = [self._scaled(power, scale**one) for one, power in enumerate(powers)]
+        value = floating(powers[order])
+        if type(loc) is Tensor or loc != 0:
+            for one in range(order):
+                value = value + math.comb(order, one) * loc ** (order - one) * powers[one]
+        return self._full(value, shapes, moves)
+
+    def _powers_up_to(self, order: int, *shapes: Any) -> list[Any]:
+        """Return the means of the powers of the standard variable, from the first on, up to the fourth at most."""
+        mean, variance = self._mean_and_variance(*shapes)
+        found = [mean, variance + mean * mean]
         if order >= 3:
-            third = self._shape_moment("moment", 0, args, kwds) * variance**1.5
-            value = third + mean * (3 * variance + mean * mean)
-        if order == 4:
-            fourth = (self._shape_moment("moment", 1, args, kwds) + 3) * (variance * variance)
-            value = fourth + mean * (4 * third + mean * (6 * variance + mean * mean))
-        return asarray(value)
+            skewness, kurtosis = self._skewness_and_kurtosis(*shapes)
+            third = skewness * variance**1.5
+            found.append(third + mean * (3 * variance + mean * mean))
+            fourth = (kurtosis + 3) * (variance * variance)
+            found.append(fourth + mean * (4 * third + mean * (6 * variance + mean * mean)))
+        return found
 
     def _high_moment(self, order: int, args: Sequence[Any], kwds: Mapping[str, Any]) -> Tensor:
+        fourth = self.moment(4, *args, **kwds)
+        if not np.all(np.isfinite(raw(fourth))):
+            # None is greater than what is infinite.
+            return fourth
         shapes, moves = self._split("moment", args, kwds)
         if any(np.size(one) != 1 for one in (*shapes, *moves)):
             raise ArgumentError(
@@ -324,6 +340,12 @@ def holds_somewhere(mask: Array) -> bool:
     """Return whether any element of a mask is true."""
     # A mask of one element is a bool of NumPy's, whose method takes as long as the functions themselves.
     return bool(mask) if mask.ndim == 0 else bool(mask.any())
+
+
+def narrowed(value: Any, *given: Tensor) -> Any:
+    """Return a value in the dtype of what it is made of: integrals and constants are in double precision."""
+    dtype = given[0].dtype if len(given) == 1 else np.result_type(*(one.dtype for one in given))
+    return value if value.dtype == dtype else value.astype(dtype)
 
 
 def _positive(scale: Any) -> Any:

@@ -16,15 +16,17 @@ from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
-from .supports import OnLine, Positive, quotient
+from .supports import OnLine, Positive, by_mask, quotient
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["beta", "chi2", "f", "gamma", "gamma_entropy", "invgamma", "student_entropy", "t"]
+__all__ = ["beta", "chi2", "f", "gamma", "gamma_entropy", "invgamma", "less_than_normal", "student_entropy", "t"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
+#: From such a shape, or so many degrees of freedom, on terms cancel, and a series has them all.
+_MANY = 1e3
 #: A number whose square is finite, and beside which degrees of freedom are nothing.
 _FAR = 1e150
 
@@ -45,11 +47,35 @@ def _(g: Any, y: Any, df: Any) -> Array:
     # Far out, where the square overflows, only its logarithm changes.
     is_far = np.abs(raw(y)) > _FAR
     squares = np.square(np.where(is_far, _FAR, y))
-    logarithm = np.log1p(squares / df)
+    bend = _bend_of_log1p(squares / df)
     if np.any(is_far):
-        logarithm = np.where(is_far, 2 * np.log(np.abs(np.where(is_far, y, 1.0))) - np.log(df), logarithm)
-    bulk = special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
-    return g * (0.5 * (bulk - logarithm + (df + 1) / df * (squares / (df + squares))))
+        bend = np.where(is_far, 2 * np.log(np.abs(np.where(is_far, y, 1.0))) - np.log(df) - 1.0, bend)
+    return g * (0.5 * (_student_bulk(df) - bend + squares / (df * (df + squares))))
+
+
+def _bend_of_log1p(x: Any) -> Any:
+    """Return log1p(x) - x / (1 + x), also next to 0, where the terms cancel."""
+
+    def series(x: Any) -> Any:
+        value: Any = 0.0
+        for order in range(18, 1, -1):
+            value = (order - 1) / order - value * x
+        return value * x * x
+
+    return by_mask(raw(x) < 0.1, series, lambda x: np.log1p(x) - x / (1 + x), (x, 0.0, 1.0))
+
+
+def _student_bulk(df: Any) -> Any:
+    """Return psi((df + 1) / 2) - psi(df / 2) - 1 / df, whose terms cancel for many degrees of freedom."""
+
+    def series(df: Any) -> Any:
+        inverse = np.square(1 / df)
+        return inverse * (0.5 + inverse * (inverse / 2 - 0.25))
+
+    def of_few(df: Any) -> Any:
+        return special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
+
+    return by_mask(raw(df) > _MANY, series, of_few, (df, _MANY, 1.0))
 
 
 @primitive()
@@ -105,10 +131,6 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Array:
     return g * (np.log1p(-y) - special.psi(b) + special.psi(a + b))
 
 
-#: From here on the terms of the entropy of a gamma distribution cancel, and a series has them all.
-_MANY = 1e3
-
-
 def gamma_entropy(a: Any) -> Any:
     """Return the entropy of the gamma distribution, a + gammaln(a) + (1 - a) * psi(a), also where the terms cancel.
 
@@ -118,10 +140,13 @@ def gamma_entropy(a: Any) -> Any:
     if not np.any(is_large):
         return a + special.gammaln(a) + (1 - a) * special.psi(a)
     small, large = np.where(is_large, 1.0, a), np.where(is_large, a, _MANY)
-    inverse = 1 / large
-    series = inverse * (1 / 3 + inverse * (1 / 12 + inverse * (1 / 90 - inverse / 120)))
-    far = _LOG_ROOT + 0.5 + 0.5 * np.log(large) - series
+    far = _LOG_ROOT + 0.5 + 0.5 * np.log(large) - less_than_normal(1 / large)
     return np.where(is_large, far, small + special.gammaln(small) + (1 - small) * special.psi(small))
+
+
+def less_than_normal(inverse: Any) -> Any:
+    """Return by how much the entropy of a gamma distribution is less than the normal one's, by 1 over its shape."""
+    return inverse * (1 / 3 + inverse * (1 / 12 + inverse * (1 / 90 - inverse / 120)))
 
 
 def student_entropy(df: Any, count: int = 1) -> Any:

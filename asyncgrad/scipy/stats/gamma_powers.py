@@ -1,4 +1,4 @@
-"""Families of powers and logarithms of a gamma variable, and of a gamma variable that is moved or cut off."""
+"""Families of powers and logarithms of a gamma variable, and of a gamma variable that is cut off."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from ...core.arrays.values import raw
 from ..special.gamma_functions import polygamma
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .distances import linear_term
 from .gamma_and_beta import gamma, gamma_entropy
-from .normal import norm
-from .supports import OnLine, bounded_exp, not_below_numbers
-from .transforming import LINE, SameVariable, Transformed, WithPowers
+from .gamma_series import polynomial, product
+from .supports import bounded_exp, by_mask, not_below_numbers
+from .transforming import LINE, SameVariable, Transformed, WithPowers, log_of_rest
 
 __all__ = [
     "argus",
@@ -29,7 +30,6 @@ __all__ = [
     "maxwell",
     "moyal",
     "nakagami",
-    "pearson3",
 ]
 
 #: Below it exp(y) has lost digits.
@@ -66,8 +66,7 @@ class GeneralizedGamma(WithPowers):
         return np.log(np.abs(c)) + (c - 1) * np.log(y)
 
     def _power(self, at_last: bool, distance: Any, a: Any, c: Any) -> tuple[Any, Any] | None:
-        is_one = np.where(raw(c) == 1, 1.0, 0.0)
-        return None if at_last else (a * c - 1, np.log(np.abs(c)) - special.gammaln(a) - distance * is_one)
+        return None if at_last else (a * c - 1, np.log(np.abs(c)) - special.gammaln(a) - linear_term(distance, c))
 
     # By the logarithm of the gamma variable, for the power may underflow.
 
@@ -77,8 +76,7 @@ class GeneralizedGamma(WithPowers):
 
     def _by_sign(self, rises: Any, falls: Any, c: Any) -> Any:
         """Return one of two functions, by whether the power increases."""
-        is_falling = raw(c) < 0
-        return np.where(is_falling, falls(), rises()) if np.any(is_falling) else rises()
+        return by_mask(raw(c) < 0, falls, rises)
 
     def _cdf(self, y: Any, a: Any, c: Any) -> Any:
         z = c * np.log(y)
@@ -115,10 +113,16 @@ class _RootOfGamma(WithPowers):
     __slots__ = ()
 
     base: ContinuousDistribution = gamma
+    _has_powers = True
 
     @abstractmethod
     def _factor(self, *shapes: Any) -> Any:
         """Return what the square is multiplied by."""
+
+    def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any] | None:
+        (a,) = self._base_shapes(*shapes)
+        factor = math.log(2) + a * np.log(self._factor(*shapes)) - special.gammaln(a) + 0.0 * distance
+        return None if at_last else (2 * a - 1, factor)
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         return self._factor(*shapes) * y * y
@@ -210,7 +214,7 @@ class LogGamma(Transformed):
         return self._or_far_below(Transformed._logcdf, lambda logarithm: logarithm, y, c)
 
     def _logsf(self, y: Any, c: Any) -> Any:
-        return self._or_far_below(Transformed._logsf, lambda logarithm: np.log(-np.expm1(logarithm)), y, c)
+        return self._or_far_below(Transformed._logsf, log_of_rest, y, c)
 
     def _or_far_below(self, method: Callable[..., Any], of_logarithm: Callable[..., Any], y: Any, c: Any) -> Any:
         is_low = raw(y) < _LEAST
@@ -373,100 +377,6 @@ class LeftLevy(Transformed):
         return levy._entropy()
 
 
-#: The least skewness of which the gamma distribution keeps enough digits; SciPy's own.
-_LEAST_SKEW = 1.6e-5
-
-
-@final
-class PearsonThird(OnLine):
-    """Pearson's distribution of type III: a gamma variable, moved and scaled to a mean of 0 and a variance of 1.
-
-    Its `skew` may be negative. Next to 0 it is the normal distribution, with the terms of first and second order.
-    """
-
-    __slots__ = ()
-
-    shapes: tuple[str, ...] = ("skew",)
-
-    def _valid(self, skew: Any) -> Any:
-        return np.isfinite(skew)
-
-    def _split_by_skew(self, near: Callable[[Any], Any], far: Callable[[Any, Any], Any], skew: Any) -> Any:
-        """Return a function of a small skewness, or one of another skewness and of the gamma distribution's shape."""
-        is_near = np.abs(raw(skew)) < _LEAST_SKEW
-        if np.all(is_near):
-            return near(skew)
-        skewed = np.where(is_near, 1.0, skew) if np.any(is_near) else skew
-        value = far(skewed, 4 / np.square(skewed))
-        return np.where(is_near, near(np.where(is_near, skew, 0.0)), value) if np.any(is_near) else value
-
-    @staticmethod
-    def _gamma_variable(y: Any, skew: Any, shape: Any) -> tuple[Any, Any]:
-        """Return the variable of the gamma distribution, and where it is not positive."""
-        z = 2 * y / skew + shape
-        is_outside = raw(z) <= 0
-        return np.where(is_outside, shape, z), is_outside
-
-    def _logpdf(self, y: Any, skew: Any) -> Any:
-        def near(skew: Any) -> Any:
-            # By the Hermite polynomials of order 3, 4 and 6.
-            square = y * y
-            first = y * (square - 3) / 6
-            second = (square * (square - 6) + 3) / 16 + (square * (square * (square - 15) + 45) - 15) / 72
-            return norm._logpdf(y) + np.log1p(skew * (first + skew * second))
-
-        def far(skew: Any, shape: Any) -> Any:
-            z, is_outside = self._gamma_variable(y, skew, shape)
-            return np.where(is_outside, -np.inf, gamma._logpdf(z, shape) + np.log(2 / np.abs(skew)))
-
-        return self._split_by_skew(near, far, skew)
-
-    def _cdf(self, y: Any, skew: Any) -> Any:
-        def near(skew: Any) -> Any:
-            square = y * y
-            second = y * (square - 3) / 16 + y * (square * (square - 10) + 15) / 72
-            return norm._cdf(y) - norm._pdf(y) * skew * ((square - 1) / 6 + skew * second)
-
-        def far(skew: Any, shape: Any) -> Any:
-            z, is_outside = self._gamma_variable(y, skew, shape)
-            is_right = raw(skew) > 0
-            found = np.where(is_right, gamma._cdf(z, shape), gamma._sf(z, shape))
-            return np.where(is_outside, np.where(is_right, 0.0, 1.0), found)
-
-        return self._split_by_skew(near, far, skew)
-
-    def _sf(self, y: Any, skew: Any) -> Any:
-        return self._cdf(-y, -skew)
-
-    def _ppf(self, q: Any, skew: Any) -> Any:
-        def near(skew: Any) -> Any:
-            z = norm._ppf(q)
-            square = z * z
-            second = z * (square - 3) / 16 - z * (2 * square - 5) / 36
-            return z + skew * ((square - 1) / 6 + skew * second)
-
-        def far(skew: Any, shape: Any) -> Any:
-            z = np.where(raw(skew) > 0, gamma._ppf(q, shape), gamma._isf(q, shape))
-            return (z - shape) * skew / 2
-
-        return self._split_by_skew(near, far, skew)
-
-    def _isf(self, q: Any, skew: Any) -> Any:
-        return -self._ppf(q, -skew)
-
-    def _mean_and_variance(self, skew: Any) -> tuple[Any, Any]:
-        return 0.0 * skew, 0.0 * skew + 1.0
-
-    def _skewness_and_kurtosis(self, skew: Any) -> tuple[Any, Any]:
-        return skew * 1.0, 1.5 * skew * skew
-
-    def _entropy(self, skew: Any) -> Any:
-        def near(skew: Any) -> Any:
-            return norm._entropy() - skew * skew / 12
-
-        return self._split_by_skew(near, lambda skew, shape: gamma._entropy(shape) + np.log(np.abs(skew) / 2), skew)
-
-
 @final
 class Argus(ContinuousDistribution):
     """The ARGUS distribution of shape `chi`: of sqrt(1 - 2 z / chi**2), for a gamma variable z up to chi**2 / 2."""
@@ -512,9 +422,31 @@ class Argus(ContinuousDistribution):
             # The means of the powers of z, whose differences lose their digits, by their series.
             t = np.square(np.where(is_small, chi, 0.0)) / 2
             second = np.where(is_small, 1 - 0.6 * special.hyp1f1(2.5, 3.5, -t) / special.hyp1f1(1.5, 2.5, -t), second)
-        return mean, second - mean * mean
+        return mean, self._where_many_sigmas(chi, second - mean * mean)
+
+    @staticmethod
+    def _where_many_sigmas(chi: Any, variance: Any) -> Any:
+        """Return the variance, by its powers of 1 / chi**2 where the mean and the mean square are both next to 1."""
+        return by_mask(
+            raw(chi) > 20,
+            lambda chi, _: polynomial(_SPREAD, 1 / np.square(chi)),
+            lambda _, variance: variance,
+            (chi, 20.0, 1.0),
+            (variance, 1.0, 1.0),
+        )
 
 
+def _spread_of_argus() -> np.ndarray:
+    """Return the coefficients of the powers of 1 / chi**2 in the variance, up to which the tail is nothing."""
+    orders = np.arange(17)
+    means = special.binom(0.5, orders) * (-2.0) ** orders * special.poch(1.5, orders)
+    spread = -product(means, means)[:17]
+    # The mean square is 1 - 3 / chi**2.
+    spread[:2] = 0.0
+    return spread
+
+
+_SPREAD = _spread_of_argus()
 argus: Argus = Argus("argus")
 chi: Chi = Chi("chi")
 erlang: Erlang = Erlang("erlang")
@@ -525,4 +457,3 @@ loggamma: LogGamma = LogGamma("loggamma")
 maxwell: Maxwell = Maxwell("maxwell")
 moyal: Moyal = Moyal("moyal")
 nakagami: Nakagami = Nakagami("nakagami")
-pearson3: PearsonThird = PearsonThird("pearson3")

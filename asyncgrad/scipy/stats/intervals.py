@@ -16,7 +16,8 @@ from .gamma_and_beta import beta
 from .location_scale import uniform
 from .normal import norm
 from .powers import pareto
-from .transforming import Transformed, WithPowers
+from .supports import by_mask
+from .transforming import Transformed, WithPowers, log_of_rest
 
 __all__ = [
     "anglit",
@@ -152,13 +153,46 @@ class LogUniform(WithPowers):
         return 0.5 * (np.log(a) + np.log(b)) + np.log(np.log(b / a))
 
 
-def _of_rest(q: Any, width: Any) -> Tensor:
-    """Return where the probability above is `q`, of an exponential variable up to a positive `width`."""
-    is_high, is_wide = raw(q) > 0.5, raw(width) > 1
-    wide, narrow = np.where(is_wide, width, 1.0), np.where(is_wide, 1.0, width)
-    high = -np.log1p(np.where(is_high, 1 - q, 0.0) * np.expm1(-width))
-    low = np.where(is_wide, -np.log(np.exp(-wide) - q * np.expm1(-wide)), narrow - np.log1p(q * np.expm1(narrow)))
-    return np.where(is_high, high, low)
+# An exponential variable of scale 1 up to a positive width.
+
+
+def _below(y: Any, width: Any) -> Tensor:
+    """Return the probability of smaller numbers."""
+    return np.expm1(-y) / np.expm1(-width)
+
+
+def _above(y: Any, width: Any) -> Tensor:
+    """Return the probability of greater numbers."""
+    return np.exp(-y) * np.expm1(y - width) / np.expm1(-width)
+
+
+def _log_below(y: Any, width: Any) -> Tensor:
+    """Return the logarithm of the probability of smaller numbers."""
+    return log_of_rest(-y) - log_of_rest(-width)
+
+
+def _log_above(y: Any, width: Any) -> Tensor:
+    """Return the logarithm of the probability of greater numbers, which may underflow."""
+    return log_of_rest(y - width) - log_of_rest(-width) - y
+
+
+def _of_below(q: Any, width: Any) -> Tensor:
+    """Return where the probability below is `q`."""
+    return -np.log1p(q * np.expm1(-width))
+
+
+def _of_above(q: Any, width: Any) -> Tensor:
+    """Return where the probability above is `q`."""
+
+    def low(q: Any) -> Any:
+        return by_mask(
+            raw(width) > 1,
+            lambda width: -np.log(np.exp(-width) - q * np.expm1(-width)),
+            lambda width: width - np.log1p(q * np.expm1(width)),
+            (width, 2.0, 1.0),
+        )
+
+    return by_mask(raw(q) > 0.5, lambda q: _of_below(1 - q, width), low, (q, 1.0, 0.5))
 
 
 def _over_expm1(t: Any) -> Tensor:
@@ -181,28 +215,28 @@ class TruncatedExponential(WithPowers):
         return 0.0, shapes[0]
 
     def _to_base(self, y: Any, b: Any) -> Tensor:
-        return np.expm1(-y) / np.expm1(-b)
+        return _below(y, b)
 
     def _from_base(self, z: Any, b: Any) -> Tensor:
-        return -np.log1p(z * np.expm1(-b))
+        return _of_below(z, b)
 
     def _log_slope(self, y: Any, b: Any) -> Tensor:
-        return -y - np.log(-np.expm1(-b))
+        return -y - log_of_rest(-b)
 
     def _sf(self, y: Any, b: Any) -> Tensor:
-        return np.exp(-y) * np.expm1(y - b) / np.expm1(-b)
+        return _above(y, b)
 
     def _logsf(self, y: Any, b: Any) -> Tensor:
-        return np.log(self._sf(y, b))
+        return _log_above(y, b)
 
     def _isf(self, q: Any, b: Any) -> Tensor:
-        return _of_rest(q, b)
+        return _of_above(q, b)
 
     def _mean_power(self, order: int, b: Any) -> Tensor:
-        return math.factorial(order) * special.gammainc(np.full_like(raw(b), order + 1.0), b) / -np.expm1(-b)
+        return math.factorial(order) * special.gammainc(order + 1.0, b) / -np.expm1(-b)
 
     def _entropy(self, b: Any) -> Tensor:
-        return self._mean_power(1, b) + np.log(-np.expm1(-b))
+        return self._mean_power(1, b) + log_of_rest(-b)
 
 
 @final
@@ -304,35 +338,44 @@ class TruncatedPareto(WithPowers):
     def _point_inside(self, *shapes: Any) -> Any:
         return np.sqrt(raw(shapes[1]))
 
+    # Its logarithm, times the exponent, is an exponential variable up to a width; a negative exponent turns it over.
+
+    def _turned(self, function: Callable[..., Any], turned: Callable[..., Any], y: Any, b: Any, c: Any) -> Any:
+        """Return a function of the exponential variable, or another where the exponent turns it over."""
+        size = np.abs(b)
+        width = size * np.log(c)
+        return by_mask(
+            raw(b) > 0, lambda: function(size * np.log(y), width), lambda: turned(size * np.log(c / y), width)
+        )
+
+    def _turned_back(self, function: Callable[..., Any], turned: Callable[..., Any], q: Any, b: Any, c: Any) -> Any:
+        """Return the number by a quantile of the exponential variable, or another where the exponent turns it over."""
+        size = np.abs(b)
+        width = size * np.log(c)
+        return by_mask(
+            raw(b) > 0, lambda: np.exp(function(q, width) / size), lambda: c * np.exp(-turned(q, width) / size)
+        )
+
     def _to_base(self, y: Any, b: Any, c: Any) -> Any:
-        return np.expm1(-b * np.log(y)) / np.expm1(-b * np.log(c))
+        return self._turned(_below, _above, y, b, c)
 
     def _from_base(self, z: Any, b: Any, c: Any) -> Any:
-        return np.exp(-np.log1p(z * np.expm1(-b * np.log(c))) / b)
+        return self._turned_back(_of_below, _of_above, z, b, c)
 
     def _log_slope(self, y: Any, b: Any, c: Any) -> Any:
-        return np.log(b / -np.expm1(-b * np.log(c))) - (b + 1) * np.log(y)
-
-    # Its logarithm, times the exponent, has a truncated exponential distribution; a negative exponent turns it over.
+        return -_log_integral(b, np.log(c)) - (b + 1) * np.log(y)
 
     def _sf(self, y: Any, b: Any, c: Any) -> Tensor:
-        falls = raw(b) > 0
-        down, up = np.where(falls, b, 1.0), np.where(falls, -1.0, b)
-        width, rest = np.log(c), np.log(c / y)
-        falling = np.exp(-down * np.log(y)) * np.expm1(-down * rest) / np.expm1(-down * width)
-        return np.where(falls, falling, np.expm1(up * rest) / np.expm1(up * width))
+        return self._turned(_above, _below, y, b, c)
+
+    def _logcdf(self, y: Any, b: Any, c: Any) -> Tensor:
+        return self._turned(_log_below, _log_above, y, b, c)
 
     def _logsf(self, y: Any, b: Any, c: Any) -> Tensor:
-        return np.log(self._sf(y, b, c))
+        return self._turned(_log_above, _log_below, y, b, c)
 
     def _isf(self, q: Any, b: Any, c: Any) -> Tensor:
-        falls, width = raw(b) > 0, np.log(c)
-        down, up = np.where(falls, b, 1.0), np.where(falls, -1.0, b)
-        return np.where(
-            falls,
-            np.exp(_of_rest(q, down * width) / down),
-            c * np.exp(-np.log1p(q * np.expm1(up * width)) / up),
-        )
+        return self._turned_back(_of_above, _of_below, q, b, c)
 
     def _mean_power(self, order: int, b: Any, c: Any) -> Tensor:
         width = np.log(c)
@@ -402,29 +445,28 @@ class TruncatedWeibull(WithPowers):
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
-        return np.expm1(first - y ** shapes[0]) / np.expm1(first - last)
+        return _below(y ** shapes[0] - first, last - first)
 
     def _from_base(self, z: Any, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
-        return self._within((first - np.log1p(z * np.expm1(first - last))) ** (1 / shapes[0]), *shapes)
+        return self._within((first + _of_below(z, last - first)) ** (1 / shapes[0]), *shapes)
 
     def _log_slope(self, y: Any, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
         c = shapes[0]
-        return np.log(c) + special.xlogy(c - 1, y) + first - y**c - np.log(-np.expm1(first - last))
+        return np.log(c) + special.xlogy(c - 1, y) + first - y**c - log_of_rest(first - last)
 
     def _sf(self, y: Any, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
-        power = y ** shapes[0]
-        return np.exp(first - power) * np.expm1(power - last) / np.expm1(first - last)
+        return _above(y ** shapes[0] - first, last - first)
 
     def _logsf(self, y: Any, *shapes: Any) -> Any:
-        return np.log(self._sf(y, *shapes))
+        first, last = self._powers(*shapes)
+        return _log_above(y ** shapes[0] - first, last - first)
 
     def _isf(self, q: Any, *shapes: Any) -> Any:
         first, last = self._powers(*shapes)
-        power = first - np.log(np.exp(first - last) - q * np.expm1(first - last))
-        return self._within(power ** (1 / shapes[0]), *shapes)
+        return self._within((first + _of_above(q, last - first)) ** (1 / shapes[0]), *shapes)
 
     def _mean_power(self, order: int, *shapes: Any) -> Any:
         c, a, b = shapes

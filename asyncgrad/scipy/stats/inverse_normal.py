@@ -13,11 +13,26 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .implicit import Implicit
 from .integrated import Integrated
-from .transforming import SameVariable, Transformed
+from .supports import by_mask
+from .transforming import SameVariable, Transformed, log_of_rest
 
 __all__ = ["genhyperbolic", "geninvgauss", "invgauss", "norminvgauss", "recipinvgauss", "wald"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
+
+
+#: Beyond it SciPy's Bessel functions are nan.
+_GREAT = 1e9
+
+
+def _log_kve(order: Any, x: Any) -> Any:
+    """Return the logarithm of special.kve, also of great numbers."""
+    return by_mask(
+        raw(x) > _GREAT,
+        lambda x: 0.5 * np.log(math.pi / (2 * x)) + np.log1p((order * order - 0.25) / (2 * x)),
+        lambda x: np.log(special.kve(order, x)),
+        (x, _GREAT, 1.0),
+    )
 
 
 @final
@@ -51,7 +66,7 @@ class InverseNormal(Implicit):
     def _logsf(self, y: Any, mu: Any) -> Any:
         z, reflected = self._parts(y, mu)
         direct = special.log_ndtr(-z)
-        return direct + np.log1p(-np.exp(reflected - direct))
+        return direct + log_of_rest(reflected - direct)
 
     def _cdf(self, y: Any, mu: Any) -> Any:
         return np.exp(self._logcdf(y, mu))
@@ -210,7 +225,7 @@ class GeneralizedHyperbolic(Integrated):
         rate, size = np.sqrt((a - b) * (a + b)), np.hypot(1.0, y)
         order = p - 0.5
         start = p * np.log(rate) - _LOG_ROOT - order * np.log(a) - np.log(special.kve(p, rate)) + rate
-        return start + b * y - a * size + np.log(special.kve(order, a * size)) + order * np.log(size)
+        return start + b * y - a * size + _log_kve(order, a * size) + order * np.log(size)
 
     def _variance_cumulants(self, p: Any, a: Any, b: Any) -> list[Any]:
         """Return the cumulants of the variable's own variance, a generalized inverse Gaussian one."""

@@ -1,4 +1,4 @@
-"""What follows from the mean powers of a random number."""
+"""What follows from the mean powers of a random number, and from its values with their probabilities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["skewness_and_kurtosis"]
+__all__ = ["mean_and_variance_of", "skewness_and_kurtosis", "skewness_and_kurtosis_of"]
 
 
 def skewness_and_kurtosis(means: Iterable[Any]) -> tuple[Any, Any]:
@@ -16,4 +16,18 @@ def skewness_and_kurtosis(means: Iterable[Any]) -> tuple[Any, Any]:
     variance = two - one * one
     third = three - one * (3 * two - 2 * one * one)
     fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
+    return third / variance**1.5, fourth / np.square(variance) - 3
+
+
+def mean_and_variance_of(values: Any, weights: np.ndarray) -> tuple[Any, Any]:
+    """Return the mean and the variance of values along the last axis, of which each has a weight as its probability."""
+    mean = np.sum(weights * values, -1)
+    return mean, np.sum(weights * np.square(values - mean[..., np.newaxis]), -1)
+
+
+def skewness_and_kurtosis_of(values: Any, weights: np.ndarray) -> tuple[Any, Any]:
+    """Return the skewness and the excess kurtosis of the same."""
+    mean, variance = mean_and_variance_of(values, weights)
+    away = values - mean[..., np.newaxis]
+    third, fourth = (np.sum(weights * away**order, -1) for order in (3, 4))
     return third / variance**1.5, fourth / np.square(variance) - 3

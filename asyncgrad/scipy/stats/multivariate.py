@@ -224,11 +224,30 @@ class MultivariateNormal(Multivariate):
     __slots__ = ()
 
     def __call__(
-        self, mean: Any = None, cov: Any = 1, allow_singular: bool = False, seed: Any = None
+        self,
+        mean: Any = None,
+        cov: Any = 1,
+        allow_singular: bool = False,
+        seed: Any = None,
+        *,
+        maxpts: int | None = None,
+        abseps: float = 1e-5,
+        releps: float = 1e-5,
     ) -> FrozenMultivariate:
-        """Return the distribution with given parameters, whose draws are of a seed or a generator of NumPy's."""
+        """Return the distribution with given parameters.
+
+        Args:
+            mean: see the class.
+            cov: see the class.
+            allow_singular: whether `cov` may be singular.
+            seed: of its draws, or a generator of NumPy's.
+            maxpts: of the estimates of `cdf`, as SciPy's.
+            abseps: of these estimates.
+            releps: of these estimates.
+        """
         self._parameters(mean, cov)
-        return FrozenMultivariate(self, (mean, cov), {"allow_singular": allow_singular}, seed)
+        estimate = {"maxpts": maxpts, "abseps": abseps, "releps": releps}
+        return FrozenMultivariate(self, (mean, cov), {"allow_singular": allow_singular}, seed, estimate)
 
     @staticmethod
     def _parameters(mean: Any, cov: Any) -> tuple[Any, Any]:
@@ -395,7 +414,13 @@ class MultivariateNormal(Multivariate):
             size: how many.
             random_state: a seed or a generator of NumPy's, or None.
         """
+        root = cov
         mean, cov = self._parameters(mean, cov)
+        if isinstance(root, Covariance | scipy_stats.Covariance):
+            # As in SciPy, by its own root.
+            unit = scipy_stats.Covariance.from_diagonal(np.ones(mean.size))
+            noise = scipy_stats.multivariate_normal.rvs(np.zeros(mean.size), unit, size, random_state)
+            return asarray(mean + root.colorize(noise))
         draws = np.asarray(scipy_stats.multivariate_normal.rvs(raw(mean), raw(cov), size, random_state))
         if not any(isinstance(one, Tensor) and one.requires_grad for one in (mean, cov)):
             return asarray(draws)
@@ -513,6 +538,10 @@ class Dirichlet(Multivariate):
             )
         if (raw(x) < 0).any() or (np.abs(raw(x).sum(0) - 1) > 1e-9).any():
             raise ValueError("scipy.stats.dirichlet takes shares of at least 0 that sum to 1")
+        if ((raw(x) == 0) & (raw(alpha) < 1).reshape((-1,) + (1,) * (x.ndim - 1))).any():
+            raise ValueError(
+                "scipy.stats.dirichlet takes no share of 0 whose concentration is less than 1: the density is infinite"
+            )
         return squeezed(dirichlet_logpdf_.call(x, alpha))
 
     def pdf(self, x: Any, alpha: Any) -> Tensor:
@@ -565,12 +594,21 @@ class FrozenMultivariate:
         args: the parameters.
         kwds: options of the densities.
         seed: of its draws, or a generator of NumPy's, which they share; None for NumPy's own.
+        estimate: options of the probabilities, beside those of the densities.
     """
 
-    __slots__ = ("args", "dist", "kwds", "random_state")
+    __slots__ = ("args", "dist", "estimate", "kwds", "random_state")
 
-    def __init__(self, dist: Any, args: tuple[Any, ...], kwds: dict[str, Any], seed: Any = None) -> None:
+    def __init__(
+        self,
+        dist: Any,
+        args: tuple[Any, ...],
+        kwds: dict[str, Any],
+        seed: Any = None,
+        estimate: dict[str, float | None] | None = None,
+    ) -> None:
         self.dist: Any = dist
+        self.estimate: dict[str, float | None] = estimate or {}
         self.args: tuple[Any, ...] = args
         self.kwds: dict[str, Any] = kwds
         if seed is not None and not isinstance(seed, np.random.RandomState | np.random.Generator):
@@ -591,7 +629,8 @@ class FrozenMultivariate:
                 *self.args, *args, **(kwds if len(args) > 1 else {"random_state": self.random_state, **kwds})
             )
         if name in ("cdf", "logcdf", "logpdf", "logpmf", "pdf", "pmf"):
-            return lambda x, **kwds: method(x, *self.args, **self.kwds, **kwds)
+            options = {**self.kwds, **self.estimate} if name.endswith("cdf") else self.kwds
+            return lambda x, **kwds: method(x, *self.args, **{**options, **kwds})
         return lambda *args, **kwds: method(*self.args, *args, **kwds)
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ Axis = int | Sequence[int] | None
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def by_nan_policy(*samples: str, is_paired: bool = True) -> Callable[[F], F]:
+def by_nan_policy(*samples: str, is_paired: bool = True, takes_none: bool = False) -> Callable[[F], F]:
     """Return a decorator for a summary along an axis, which gives it a nan_policy, and data without axes.
 
     Without nan the function is called once. To leave nan out it is called for each line along the axis.
@@ -33,6 +33,7 @@ def by_nan_policy(*samples: str, is_paired: bool = True) -> Callable[[F], F]:
     Args:
         *samples: the names of the parameters that are data; None stands for none.
         is_paired: whether the data are pairs, of which one with nan is left out whole.
+        takes_none: whether the function is called for a line of nothing but nan, too, of which the result is nan else.
     """
 
     def decorate(function: F) -> F:
@@ -53,7 +54,7 @@ def by_nan_policy(*samples: str, is_paired: bool = True) -> Callable[[F], F]:
                 given["nan_policy"] = "propagate"
                 refuse_nan(policy, *data)
                 if policy == "omit" and _has_nan(data):
-                    return _line_by_line(function, call, names, data, is_paired)
+                    return _line_by_line(function, call, names, data, is_paired, takes_none)
             return function(*call.args, **call.kwargs)
 
         return summary
@@ -132,7 +133,12 @@ def _made_like(found: tuple[Any, ...], parts: Iterable[Any]) -> Any:
 
 
 def _line_by_line(
-    function: Callable[..., Any], call: inspect.BoundArguments, names: Sequence[str], data: list[Any], is_paired: bool
+    function: Callable[..., Any],
+    call: inspect.BoundArguments,
+    names: Sequence[str],
+    data: list[Any],
+    is_paired: bool,
+    takes_none: bool,
 ) -> Any:
     """Return what a function makes of the numbers of each line along the axis that are not nan."""
     given = call.arguments
@@ -153,7 +159,7 @@ def _line_by_line(
         known = [~np.isnan(raw(one)) for one in parts]
         if is_paired:
             known = [np.logical_and.reduce(known)] * len(parts)
-        is_empty = not all(mask.any() for mask in known)
+        is_empty = not takes_none and not all(mask.any() for mask in known)
         is_last = len(found) + 1 == math.prod(shape)
         if is_empty and is_last and not any(isinstance(one, tuple) for one in found):
             # No line tells of the parts of the result: those of nothing but nan do.

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
-from ..arguments import floating
 from ..special.noncentral import chi_log_density, f_log_density
 from ..special.noncentral_t import t_log_density
 from ..ufuncs import special
-from .continuous_distribution import ContinuousDistribution
 from .discrete_distribution import DiscreteDistribution
-from .double_exponential import interval
 from .implicit import Implicit
 from .mean_powers import skewness_and_kurtosis
-from .transforming import WithPowers, positive_or_one
+from .nearly_normal import (
+    NEARLY_NORMAL,
+    chi_squared_of_normal,
+    is_nearly_normal,
+    log_density_of_great,
+    normal_of_chi_squared,
+)
+from .supports import by_mask
+from .transforming import positive_or_one
 
 __all__ = [
     "ncf",
     "nct",
     "ncx2",
-    "rice",
     "skellam",
 ]
 
@@ -53,6 +58,9 @@ class _Noncentral(Implicit):
     def _mean_power(self, order: int, *shapes: Any) -> Any:
         """Return the mean of a power of the standard variable; nan where there is none."""
 
+    def _powers_up_to(self, order: int, *shapes: Any) -> list[Any]:
+        return [self._mean_power(one, *shapes) for one in range(1, order + 1)]
+
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         mean = self._mean_power(1, *shapes)
         return mean, self._mean_power(2, *shapes) - np.where(np.isfinite(raw(mean)), mean * mean, 0.0)
@@ -69,6 +77,13 @@ def _chi_mean_powers(df: Any, nc: Any) -> list[Any]:
         parts = [math.comb(order - 1, k) * cumulants[k] * means[order - 1 - k] for k in range(order)]
         means.append(sum(parts[1:], parts[0]))
     return means
+
+
+def _where_great(
+    great: Callable[..., Any], otherwise: Callable[..., Any], y: tuple[Any, float, float], df: Any, nc: Any
+) -> Any:
+    """Return a function of a chi-square variable by whether the noncentrality is great; `y` as `by_mask` takes it."""
+    return by_mask(is_nearly_normal(df, nc), great, otherwise, y, (df, 1.0, 1.0), (nc, NEARLY_NORMAL, 1.0))
 
 
 @final
@@ -91,13 +106,46 @@ class NoncentralChiSquared(_Noncentral):
         return (df > 0) & np.isfinite(df) & (nc >= 0)
 
     def _logpdf(self, y: Any, df: Any, nc: Any) -> Any:
-        return chi_log_density(y, df, nc)
+        return _where_great(log_density_of_great, chi_log_density, (y, NEARLY_NORMAL, 1.0), df, nc)
 
     def _cdf(self, y: Any, df: Any, nc: Any) -> Any:
-        return special.chndtr(y, df, nc)
+        return self._by_normal(special.ndtr, special.chndtr, y, df, nc)
 
     def _sf(self, y: Any, df: Any, nc: Any) -> Any:
-        return _complement(scipy_stats.ncx2, y, (df, nc), self._cdf(y, df, nc))
+        def series(y: Any, df: Any, nc: Any) -> Any:
+            return _complement(scipy_stats.ncx2, y, (df, nc), special.chndtr(y, df, nc))
+
+        return self._by_normal(lambda z: special.ndtr(-z), series, y, df, nc)
+
+    def _logcdf(self, y: Any, df: Any, nc: Any) -> Any:
+        return self._by_normal(special.log_ndtr, super()._logcdf, y, df, nc)
+
+    def _logsf(self, y: Any, df: Any, nc: Any) -> Any:
+        return self._by_normal(lambda z: special.log_ndtr(-z), super()._logsf, y, df, nc)
+
+    @staticmethod
+    def _by_normal(of_normal: Any, series: Any, y: Any, df: Any, nc: Any) -> Any:
+        """Return a function of a normal variable where the noncentrality is great, another one elsewhere."""
+
+        def great(y: Any, df: Any, nc: Any) -> Any:
+            return of_normal(normal_of_chi_squared(y, df, nc))
+
+        return _where_great(great, series, (y, NEARLY_NORMAL, 1.0), df, nc)
+
+    def _ppf(self, q: Any, df: Any, nc: Any) -> Any:
+        return self._of_normal(special.ndtri, super()._ppf, q, df, nc)
+
+    def _isf(self, q: Any, df: Any, nc: Any) -> Any:
+        return self._of_normal(lambda q: -special.ndtri(q), super()._isf, q, df, nc)
+
+    @staticmethod
+    def _of_normal(quantile: Any, search: Any, q: Any, df: Any, nc: Any) -> Any:
+        """Return a quantile by that of a normal variable where the noncentrality is great, by a search elsewhere."""
+
+        def great(q: Any, df: Any, nc: Any) -> Any:
+            return chi_squared_of_normal(quantile(q), df, nc)
+
+        return _where_great(great, search, (q, 0.5, 0.5), df, nc)
 
     def _mean_power(self, order: int, df: Any, nc: Any) -> Any:
         return _chi_mean_powers(df, nc)[order]
@@ -111,70 +159,6 @@ class NoncentralChiSquared(_Noncentral):
 
 
 ncx2: NoncentralChiSquared = NoncentralChiSquared("ncx2")
-
-
-@final
-class Rice(WithPowers):
-    """Rice's distribution: of the length of a vector of two normal numbers, whose mean has the length `b`."""
-
-    __slots__ = ()
-
-    _flat_start = True
-    shapes: tuple[str, ...] = ("b",)
-    base: ContinuousDistribution = ncx2
-
-    def _valid(self, *shapes: Any) -> Any:
-        return shapes[0] >= 0
-
-    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
-        return np.asarray(2.0), np.square(shapes[0])
-
-    def _to_base(self, y: Any, b: Any) -> Any:
-        return y * y
-
-    def _from_base(self, z: Any, b: Any) -> Any:
-        return np.sqrt(z)
-
-    def _log_slope(self, y: Any, b: Any) -> Any:
-        return np.log(2 * y)
-
-    def _logpdf(self, y: Any, b: Any) -> Any:
-        product = y * b
-        # The scaled function has a kink at 0, which the square has, too.
-        is_far = raw(product) > 1
-        if np.all(is_far):
-            return np.log(y) - 0.5 * np.square(y - b) + np.log(special.i0e(product))
-        near, far = np.where(is_far, 0.0, product), np.where(is_far, product, 1.0)
-        distance = np.where(is_far, y - b, 0.0)
-        squares = np.where(is_far, 0.0, np.square(y) + np.square(b))
-        more = np.where(is_far, np.log(special.i0e(far)), np.log(special.i0(near)))
-        return np.log(y) - 0.5 * (np.square(distance) + squares) + more
-
-    def _mean_power(self, order: int, b: Any) -> Any:
-        half = order / 2
-        return 2**half * math.gamma(1 + half) * special.hyp1f1(-half, 1.0, -b * b / 2)
-
-    def _entropy(self, b: Any) -> Any:
-        b = floating(b)
-        is_near = raw(b) < _NEARLY_NORMAL
-        inverse = 1 / np.where(is_near, _NEARLY_NORMAL, b)
-        far = 0.5 * math.log(2 * math.pi * math.e) - np.square(inverse / 2)
-        if not np.any(is_near):
-            return far
-        near = np.expand_dims(np.where(is_near, b, 1.0), -1)
-        # Beyond this distance from the length there is nothing.
-        start = np.maximum(raw(near) - _REACH, 0.0)
-        width = raw(near) + _REACH - start
-        y = start + width * _SHARES
-        logarithm = self._logpdf(y, near)
-        return np.where(is_near, -np.sum(width * _WEIGHTS * np.exp(logarithm) * logarithm, -1), far)
-
-
-#: Of standard deviations, and from which length on two terms have all digits.
-_REACH, _NEARLY_NORMAL = 12.0, 1e4
-
-
-_SHARES, _WEIGHTS = interval(1 / 32, -3.5, 3.5)
 
 
 @final
@@ -239,8 +223,7 @@ class NoncentralT(_Noncentral):
         powers = (0 * nc + 1, nc, nc * nc + 1, nc * (nc * nc + 3), nc * nc * (nc * nc + 6) + 3)
         value = half ** (order / 2) / special.poch(half - order / 2, order / 2) * powers[order]
         # Where there is a mean, the mean square is infinite.
-        otherwise = np.where((raw(df) > 1) & (order == 2), np.inf, np.nan)
-        return np.where(is_there, value, otherwise.astype(value.dtype, copy=False))
+        return np.where(is_there, value, np.where((raw(df) > 1) & (order == 2), np.inf, np.nan))
 
 
 @final
@@ -281,5 +264,4 @@ class Skellam(DiscreteDistribution):
 
 ncf: NoncentralF = NoncentralF("ncf")
 nct: NoncentralT = NoncentralT("nct")
-rice: Rice = Rice("rice")
 skellam: Skellam = Skellam("skellam")

@@ -19,6 +19,7 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .mean_powers import skewness_and_kurtosis
 from .supports import OnLine, Positive
+from .transforming import log_of_rest
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -291,7 +292,7 @@ class TruncatedNormal(ContinuousDistribution):
         # Below minus infinity there is nothing to be subtracted.
         is_bounded = np.isfinite(raw(tail_low))
         tail_low = np.where(is_bounded, tail_low, 2 * raw(tail_high) - 1)
-        rest = np.log(-np.expm1(special.log_ndtr(tail_low) - larger))
+        rest = log_of_rest(special.log_ndtr(tail_low) - larger)
         return np.where(is_left, larger + np.where(is_bounded, rest, 0.0), middle)
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:

@@ -8,14 +8,11 @@ from typing import Any, final
 import numpy as np
 
 from ...core.arrays.values import raw
-from ..arguments import floating
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
-from .double_exponential import half_line
 from .gamma_and_beta import gamma
 from .gamma_powers import loggamma
 from .mean_powers import skewness_and_kurtosis
-from .normal import norm
 from .powers import weibull_min
 from .supports import OnLine, Positive, smooth_size
 
@@ -26,7 +23,6 @@ __all__ = [
     "gennorm",
     "halfgennorm",
     "laplace_asymmetric",
-    "powernorm",
     "semicircular",
     "skewcauchy",
     "trapezoid",
@@ -248,63 +244,6 @@ class AsymmetricLaplace(OnLine):
 
     def _entropy(self, kappa: Any) -> Any:
         return 1 + np.log(kappa + 1 / kappa)
-
-
-_HAZARDS, _WEIGHTS = half_line(1 / 32, -4.0, 2.25)
-_WEIGHTS = _WEIGHTS * np.exp(-_HAZARDS)
-
-
-@final
-class PowerNormal(OnLine):
-    """The distribution of the least of `c` normal numbers."""
-
-    __slots__ = ()
-
-    shapes: tuple[str, ...] = ("c",)
-
-    def _logpdf(self, y: Any, c: Any) -> Any:
-        return np.log(c) + norm._logpdf(y) + (c - 1) * special.log_ndtr(-y)
-
-    def _logsf(self, y: Any, c: Any) -> Any:
-        return c * special.log_ndtr(-y)
-
-    def _sf(self, y: Any, c: Any) -> Any:
-        return np.exp(self._logsf(y, c))
-
-    def _cdf(self, y: Any, c: Any) -> Any:
-        return -np.expm1(self._logsf(y, c))
-
-    def _ppf(self, q: Any, c: Any) -> Any:
-        return -special.ndtri_exp(np.log1p(-q) / c)
-
-    def _isf(self, q: Any, c: Any) -> Any:
-        return -special.ndtri_exp(np.log(q) / c)
-
-    # Means are over the cumulative hazard, which is exponential: they see the bulk for any number of variables.
-
-    @staticmethod
-    def _points(c: Any) -> Any:
-        return -special.ndtri_exp(-_HAZARDS / np.expand_dims(floating(c), -1))
-
-    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
-        points = self._points(c)
-        mean = np.sum(_WEIGHTS * points, -1)
-        return mean, np.sum(_WEIGHTS * np.square(points - mean[..., np.newaxis]), -1)
-
-    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
-        mean, variance = self._mean_and_variance(c)
-        away = self._points(c) - mean[..., np.newaxis]
-        third, fourth = (np.sum(_WEIGHTS * away**order, -1) for order in (3, 4))
-        return third / variance**1.5, fourth / np.square(variance) - 3
-
-    def _entropy(self, c: Any) -> Any:
-        points = self._points(c)
-        # The logarithm of the hazard of a single variable: in the right tail both of its parts are large.
-        is_right = raw(points) > 0
-        right, left = np.where(is_right, points, 0.0), np.where(is_right, 0.0, points)
-        tail = np.log(special.erfcx(right / math.sqrt(2))) + 0.5 * math.log(math.pi / 2)
-        hazard = np.where(is_right, -tail, norm._logpdf(left) - special.log_ndtr(-left))
-        return 1 - np.log(c) - np.sum(_WEIGHTS * hazard, -1)
 
 
 @final
@@ -573,6 +512,9 @@ class CrystalBall(OnLine):
             left = left + power / (m - k - 1)
         return np.where(is_there, (np.exp(-0.5 * beta * beta) * left + right) / total, np.inf)
 
+    def _powers_up_to(self, order: int, *shapes: Any) -> list[Any]:
+        return [self._mean_power(one, *shapes) for one in range(1, order + 1)]
+
     def _mean_and_variance(self, beta: Any, m: Any) -> tuple[Any, Any]:
         mean, second = (self._mean_power(order, beta, m) for order in (1, 2))
         is_there = np.isfinite(raw(second))
@@ -591,7 +533,6 @@ dgamma: DoubleGamma = DoubleGamma("dgamma")
 dweibull: DoubleWeibull = DoubleWeibull("dweibull")
 gennorm: GeneralizedNormal = GeneralizedNormal("gennorm")
 laplace_asymmetric: AsymmetricLaplace = AsymmetricLaplace("laplace_asymmetric")
-powernorm: PowerNormal = PowerNormal("powernorm")
 semicircular: Semicircular = Semicircular("semicircular")
 skewcauchy: SkewCauchy = SkewCauchy("skewcauchy")
 trapezoid: Trapezoidal = Trapezoidal("trapezoid")

@@ -10,10 +10,11 @@ import numpy as np
 from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .distances import linear_term
 from .gamma_and_beta import beta
 from .location_scale import expon, laplace, logistic
 from .normal import norm
-from .supports import Positive, bounded_exp, log1p_power, not_below_numbers
+from .supports import Positive, bounded_exp, by_mask, log1p_power, not_below_numbers
 from .transforming import ExponentialOf, Transformed, WithPowers, log_expm1, positive_or_one, where_positive
 
 __all__ = [
@@ -38,9 +39,13 @@ class BetaPrime(WithPowers):
 
     shapes: tuple[str, ...] = ("a", "b")
     base: ContinuousDistribution = beta
+    _has_powers = True
 
     def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
         return shapes
+
+    def _power(self, at_last: bool, distance: Any, a: Any, b: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (a - 1, -(a + b) * distance - special.betaln(a, b))
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         return y / (1 + y)
@@ -48,12 +53,36 @@ class BetaPrime(WithPowers):
     def _from_base(self, z: Any, *shapes: Any) -> Any:
         return z / (1 - z)
 
-    def _isf(self, q: Any, *shapes: Any) -> Any:
-        # The inverse has the swapped shapes, and digits where the quantile is great.
-        return 1 / BetaPrime._ppf(self, q, *shapes[::-1])
-
     def _log_slope(self, y: Any, *shapes: Any) -> Any:
         return -2 * np.log1p(y)
+
+    def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
+        return (a - 1) * np.log(y) - (a + b) * np.log1p(y) - special.betaln(a, b)
+
+    # Great numbers by their inverses, which have the swapped shapes: a share next to 1 has lost its digits.
+
+    def _of_base(self, method: str, other: str, y: Any, shapes: tuple[Any, ...]) -> Any:
+        return by_mask(
+            raw(y) > 1,
+            lambda y: getattr(beta, other)(1 / (1 + y), *shapes[::-1]),
+            lambda y: WithPowers._of_base(self, method, other, y, shapes),
+            (y, 1.0, 1.0),
+        )
+
+    def _ppf(self, q: Any, a: Any, b: Any) -> Any:
+        share = beta._ppf(q, a, b)
+        is_great = raw(share) > 0.5
+        rest = beta._isf(q, b, a) if np.any(is_great) else 0.5
+        return by_mask(
+            is_great,
+            lambda _, rest: (1 - rest) / rest,
+            lambda share, _: self._from_base(share),
+            (share, 0.5, 0.5),
+            (rest, 0.5, 0.5),
+        )
+
+    def _isf(self, q: Any, a: Any, b: Any) -> Any:
+        return 1 / self._ppf(q, b, a)
 
     def _mean_power(self, order: int, a: Any, b: Any) -> Any:
         margin = b - order
@@ -78,7 +107,7 @@ class Burr(WithPowers):
         return d * log1p_power(y, -c)
 
     def _power(self, at_last: bool, distance: Any, c: Any, d: Any) -> tuple[Any, Any] | None:
-        return None if at_last else (c * d - 1, np.log(c) + np.log(d) + 0.0 * distance)
+        return None if at_last else (c * d - 1, np.log(c) + np.log(d) - (d + 1) * linear_term(distance, c))
 
     def _from_base(self, z: Any, c: Any, d: Any) -> Any:
         return np.expm1(z / d) ** (-1 / c)
@@ -105,9 +134,13 @@ class Burr12(WithPowers):
 
     shapes: tuple[str, ...] = ("c", "d")
     base: ContinuousDistribution = expon
+    _has_powers = True
 
     def _to_base(self, y: Any, c: Any, d: Any) -> Any:
         return d * log1p_power(y, c)
+
+    def _power(self, at_last: bool, distance: Any, c: Any, d: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (c - 1, np.log(c) + np.log(d) - (d + 1) * linear_term(distance, c))
 
     def _from_base(self, z: Any, c: Any, d: Any) -> Any:
         return np.expm1(z / d) ** (1 / c)
@@ -137,7 +170,7 @@ class Fisk(ExponentialOf):
     _has_powers = True
 
     def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any] | None:
-        return None if at_last else (c - 1, np.log(c) + 0.0 * distance)
+        return None if at_last else (c - 1, np.log(c) - 2 * linear_term(distance, c))
 
     def _mean_power(self, order: int, c: Any) -> Any:
         margin = c - order
@@ -244,7 +277,7 @@ class Mielke(Transformed):
         return k / s * log1p_power(y, -s)
 
     def _power(self, at_last: bool, distance: Any, k: Any, s: Any) -> tuple[Any, Any] | None:
-        return None if at_last else (k - 1, np.log(k) + 0.0 * distance)
+        return None if at_last else (k - 1, np.log(k) - (1 + k / s) * linear_term(distance, s))
 
     def _from_base(self, z: Any, k: Any, s: Any) -> Any:
         return np.expm1(z * s / k) ** (-1 / s)

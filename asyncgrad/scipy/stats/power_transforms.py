@@ -36,12 +36,10 @@ def boxcox_llf(
     data, lmb = floating(data), floating(lmb)
     count = data.size if axis is None else data.shape[axis]
     logarithms = np.log(data)
-    # The variance without the constant in the transform, which is not lost beside a great power.
-    is_zero = raw(lmb) == 0
-    exponent = np.where(is_zero, 1.0, lmb)
-    powers = np.where(is_zero, logarithms, np.exp(exponent * logarithms) / exponent)
-    spread = np.log(np.var(powers, axis, keepdims=keepdims))
-    result: Tensor = (lmb - 1) * np.sum(logarithms, axis, keepdims=keepdims) - count / 2 * spread
+    # The transform of the data over their geometric mean differs by a factor and a constant, and keeps its digits.
+    away = logarithms - np.mean(logarithms, axis, keepdims=True)
+    spread = np.log(np.var(away * special.exprel(lmb * away), axis, keepdims=keepdims))
+    result: Tensor = -np.sum(logarithms, axis, keepdims=keepdims) - count / 2 * spread
     return result
 
 

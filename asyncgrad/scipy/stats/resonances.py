@@ -94,6 +94,9 @@ class RelativisticBreitWigner(Implicit):
         second = math.pi / 2 * half * 2 * np.real((1 - rho * 1j) / np.sqrt(-1 - 1j / rho))
         return mean, second - mean * mean
 
+    def _powers_up_to(self, order: int, *shapes: Any) -> list[Any]:
+        return [*super()._powers_up_to(2, *shapes), np.inf, np.inf]
+
     def _skewness_and_kurtosis(self, rho: Any) -> tuple[Any, Any]:
         return 0.0 * rho + np.nan, 0.0 * rho + np.nan
 

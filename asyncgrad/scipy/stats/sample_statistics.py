@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -75,6 +76,45 @@ def _(g: Any, y: Array, n: Any) -> Array:
     return -g * smirnov_derivative.call(y, n, 1)
 
 
+def _mean_powers(family: Any, n: Any, edges: Callable[[int], Any], survival: Any) -> list[Any]:
+    """Return the means of the first four powers, by integrals of the survival function over narrow pieces.
+
+    Args:
+        family: Smirnov's, or that of two sides.
+        n: the sizes of samples.
+        edges: by a size, those of pieces on which the function is a polynomial, or smooth.
+        survival: the function, of places and a size.
+    """
+    points, weights = special.roots_legendre(10)
+    counts = np.asarray(raw(n))
+    found = np.full((4, *counts.shape), np.nan)
+    for index in np.ndindex(counts.shape):
+        if family._valid(counts[index]):
+            count = int(counts[index])
+            ends = np.asarray(edges(count))
+            widths = np.diff(ends)[:, np.newaxis]
+            places = ends[:-1, np.newaxis] + (points + 1) / 2 * widths
+            terms = np.asarray(survival(places, count)) * weights * (widths / 2)
+            start = float(ends[0])
+            found[:, *index] = [start**order + np.sum(order * places ** (order - 1) * terms) for order in (1, 2, 3, 4)]
+    return list(found)
+
+
+def _end(count: int) -> float:
+    """Return a distance beyond which there is nothing."""
+    return min(1.0, 5 / math.sqrt(count))
+
+
+def _edges_of_one_side(count: int) -> Any:
+    # At each multiple of 1 / n one more derivative goes on.
+    multiples = np.arange(min(count, 16) + 1) / count
+    return multiples if count <= 16 else np.concatenate([multiples, np.linspace(multiples[-1], _end(count), 7)[1:]])
+
+
+def _edges_of_two_sides(count: int) -> Any:
+    return np.linspace(0.5 / count, _end(count), min(max(2 * count - 1, 1), 24) + 1)
+
+
 @final
 class Smirnov(Implicit):
     """The distribution of the greatest distance above, for a sample of `n`, which has no derivative."""
@@ -98,20 +138,7 @@ class Smirnov(Implicit):
         return special.smirnov(raw(n), y)
 
     def _mean_powers(self, n: Any) -> list[Any]:
-        """Return the means of the first four powers: the survival function is a polynomial between multiples of 1 / n.
-
-        Beyond the degree for which the rule is exact it has the digits of a float all the same.
-        """
-        points, weights = special.roots_legendre(32)
-        counts = np.asarray(raw(n))
-        found = np.full((4, *counts.shape), np.nan)
-        for index in np.ndindex(counts.shape):
-            if self._valid(counts[index]):
-                count = int(counts[index])
-                places = (np.arange(count)[:, np.newaxis] + (points + 1) / 2) / count
-                terms = special.smirnov(count, places) * weights / (2 * count)
-                found[:, *index] = [np.sum(order * places ** (order - 1) * terms) for order in (1, 2, 3, 4)]
-        return list(found)
+        return _mean_powers(self, n, _edges_of_one_side, lambda places, count: special.smirnov(count, places))
 
     def _mean_and_variance(self, n: Any) -> tuple[Any, Any]:
         mean, second, _, _ = self._mean_powers(n)
@@ -158,23 +185,7 @@ class KolmogorovSmirnov(Implicit):
         return two_sided_cdf_.call(y, constant_copy(n), True)
 
     def _mean_powers(self, n: Any) -> list[Any]:
-        """Return the means of the first four powers, by integrals of the survival function over narrow pieces."""
-        points, weights = special.roots_legendre(8)
-        counts = np.asarray(raw(n))
-        found = np.full((4, *counts.shape), np.nan)
-        for index in np.ndindex(counts.shape):
-            if self._valid(counts[index]):
-                count = int(counts[index])
-                start, end = 0.5 / count, min(1.0, 5 / math.sqrt(count))
-                # Of a small sample it is a polynomial between multiples of the half of 1 / n.
-                pieces = min(max(2 * count - 1, 1), 24)
-                width = (end - start) / pieces
-                places = start + (np.arange(pieces)[:, np.newaxis] + (points + 1) / 2) * width
-                terms = np.asarray(scipy_stats.kstwo.sf(places, count)) * weights * (width / 2)
-                found[:, *index] = [
-                    start**order + np.sum(order * places ** (order - 1) * terms) for order in (1, 2, 3, 4)
-                ]
-        return list(found)
+        return _mean_powers(self, n, _edges_of_two_sides, scipy_stats.kstwo.sf)
 
     def _mean_and_variance(self, n: Any) -> tuple[Any, Any]:
         mean, second, _, _ = self._mean_powers(n)

@@ -11,8 +11,8 @@ from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor
 from ..ufuncs import special
-from .comparisons import tail
 from .nan_policies import Axis, along_last_axis, by_nan_policy
+from .p_values import tail
 from .summaries import kurtosis, skew
 
 __all__ = ["chisquare", "jarque_bera", "kurtosistest", "normaltest", "power_divergence", "skewtest"]
@@ -190,14 +190,14 @@ def _check_sums(function: str, observed: object, expected: object) -> None:
         )
 
 
-@by_nan_policy("f_obs", "f_exp")
+@by_nan_policy("f_obs", "f_exp", takes_none=True)
 @in_single
 @along_last_axis("f_obs", "f_exp")
 def _counted(
     f_obs: Any, f_exp: Any, ddof: Any, axis: Axis, power: Any, checked: str, nan_policy: str, keepdims: bool
 ) -> SignificanceResult:
     if f_exp is None:
-        f_exp = np.mean(f_obs, -1, keepdims=True)
+        f_exp = np.sum(f_obs, -1, keepdims=True) / max(f_obs.shape[-1], 1)
     elif checked:
         _check_sums(checked, f_obs, f_exp)
     statistic = np.sum(_divergences(f_obs, f_exp, power), -1)

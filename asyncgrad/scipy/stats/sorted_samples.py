@@ -331,6 +331,8 @@ def quantile(
         raise ValueError(f"scipy.stats.quantile takes method {known}, not {method!r}")
     if weights is not None and method not in _SHIFTS:
         raise ValueError(f"scipy.stats.quantile takes weights with method {', '.join(_SHIFTS)}, not {method!r}")
+    if asarray(x).dtype.kind == "b":
+        raise ValueError("scipy.stats.quantile takes x of real numbers, not of booleans")
     if asarray(p).dtype.kind != "f":
         raise ValueError(f"scipy.stats.quantile takes p of floating dtype, not {asarray(p).dtype}")
     data = _of_one_dtype(*((x, p) if weights is None else (x, p, weights)))

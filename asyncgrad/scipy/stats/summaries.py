@@ -12,11 +12,12 @@ from numpy.lib.array_utils import normalize_axis_index
 from ...core.arrays.axes import kept_shape, reduced_axes, reduced_count
 from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..ufuncs import special
 from .nan_policies import Axis, along_last_axis, by_nan_policy, check_nan_policy, refuse_nan
+from .p_values import tail
 from .shares import divergence_of_shares, entropy_of_shares
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ _THIRD_QUARTILE = float(special.ndtri(0.75))
 def _data(a: Any, dtype: npt.DTypeLike | None = None) -> Any:
     a = floating(a)
     return a if dtype is None else a.astype(dtype)
+
+
+def _not_negative(a: Any, dtype: npt.DTypeLike | None) -> Any:
+    """Return data of which there is a mean: nan for negative ones."""
+    a = _data(a, dtype)
+    is_negative = raw(a) < 0
+    return np.where(is_negative, np.nan, a) if np.any(is_negative) else a
 
 
 def _scale(function: str, scale: float | str, of_normal: float) -> float:
@@ -266,11 +274,13 @@ def describe(
         >>> stats.describe([1.0, 2.0, 6.0]).variance.item()
         7.0
     """
-    a = np.atleast_1d(_without_nan("describe", a, nan_policy))
+    # The ends of whole numbers are whole.
+    given = np.atleast_1d(asarray(a))
+    a = _without_nan("describe", given, nan_policy)
     if not a.size:
         raise ValueError(f"scipy.stats.describe takes data, not an array of shape {a.shape}")
     if axis is None:
-        a, axis = a.reshape((-1,)), 0
+        given, a, axis = given.reshape((-1,)), a.reshape((-1,)), 0
     count: np.int64 | np.ndarray = np.int64(a.shape[normalize_axis_index(axis, a.ndim)])
     least, greatest, mean, variance = np.min, np.max, np.mean, np.var
     is_nan = np.isnan(raw(a))
@@ -279,7 +289,7 @@ def describe(
         least, greatest, mean, variance = np.nanmin, np.nanmax, np.nanmean, np.nanvar
     return DescribeResult(
         count,
-        (least(a, axis), greatest(a, axis)),
+        (least(given, axis), greatest(given, axis)),
         mean(a, axis),
         variance(a, axis, ddof=ddof),
         skew(a, axis, bias, nan_policy),
@@ -322,7 +332,12 @@ def variation(
 ) -> Tensor:
     """Return the standard deviation over the mean, as `scipy.stats.variation`; arguments as for `numpy.std`."""
     a = _data(a)
-    return np.std(a, axis, ddof=ddof, keepdims=keepdims) / np.mean(a, axis, keepdims=keepdims)
+    count, mean = _count(a, axis), np.mean(a, axis, keepdims=keepdims)
+    if count > ddof:
+        return np.std(a, axis, ddof=ddof, keepdims=keepdims) / mean
+    # It grows beyond all bounds where so many are the last that there may be.
+    is_infinite = (raw(a).std(axis, keepdims=keepdims) > 0) & (count == ddof)
+    return 0.0 * mean + np.where(is_infinite, np.copysign(np.inf, raw(mean)), np.nan)
 
 
 @in_single
@@ -404,7 +419,7 @@ def hmean(
     keepdims: bool = False,
 ) -> Tensor:
     """Return the harmonic mean, as `scipy.stats.hmean`, of positive data; arguments as for `gmean`."""
-    a = _data(a, dtype)
+    a = _not_negative(a, dtype)
     if weights is None and np.any(raw(a) == 0):
         return _harmonic_mean_beside_zero(a, axis, keepdims)
     return 1 / _weighted_mean(1 / a, axis, weights, keepdims)
@@ -427,7 +442,7 @@ def _harmonic_mean_beside_zero(a: Any, axis: Any, keepdims: bool) -> Any:
     return means.reshape(kept_shape(a.shape, axes)) if keepdims else means
 
 
-@by_nan_policy("pk", "qk")
+@by_nan_policy("pk", "qk", takes_none=True)
 def entropy(
     pk: Any,
     qk: Any = None,
@@ -481,7 +496,7 @@ def pmean(
     if np.isinf(raw(p)):
         best = "np.max" if raw(p) > 0 else "np.min"
         raise NotImplementedError(f"scipy.stats.pmean takes a finite exponent p, not {raw(p)}: write {best}(a, axis)")
-    a = _data(a, dtype)
+    a = _not_negative(a, dtype)
     if raw(p) == 0:
         return gmean(a, axis, weights=weights, keepdims=keepdims)
     return _weighted_mean(a**p, axis, weights, keepdims) ** (1 / p)
@@ -639,9 +654,9 @@ def _unit_deviations(x: Any) -> tuple[Any, Any]:
     away = x - np.mean(x, -1, keepdims=True)
     # By their size first: squares overflow, and vanish.
     size = np.max(np.abs(raw(away)), -1, keepdims=True)
-    away = away / np.where(size > 0, size, 1.0)
-    squares = np.sum(away * away, -1, keepdims=True)
-    return away / np.sqrt(np.where(raw(squares) > 0, squares, 1.0)), is_equal
+    size = np.where(size > 0, size, 1.0)
+    squares = np.sum(np.square(away / size), -1, keepdims=True)
+    return away / (size * np.sqrt(np.where(raw(squares) > 0, squares, 1.0))), is_equal
 
 
 def pearsonr(
@@ -683,19 +698,10 @@ def pearsonr(
     correlation, bounded = (np.where(is_equal, np.nan, one) for one in (correlation, bounded))
     half = lengths[0] / 2 - 1
 
-    # The correlation has a beta distribution on the numbers from -1 to 1.
-    def below(value: Any) -> Any:
-        # Two points are always on a line.
-        return special.betainc(half, half, (1 + value) / 2) if half else 1 + 0 * value
-
-    values = {
-        "two-sided": lambda: (2 if half else 1) * below(-np.abs(bounded)),
-        "less": lambda: below(bounded),
-        "greater": lambda: below(-bounded),
-    }
-    if alternative not in values:
-        raise ValueError(f"scipy.stats.pearsonr takes alternative {', '.join(values)}, not {alternative!r}")
-    return PearsonResult(correlation, values[alternative]())
+    # The correlation has a beta distribution on the numbers from -1 to 1; two points are always on a line.
+    shape = half or 1.0
+    pvalue = tail("pearsonr", lambda value: special.betainc(shape, shape, (1 + value) / 2), bounded, alternative)
+    return PearsonResult(correlation, pvalue if half else 1 + 0 * pvalue)
 
 
 @by_nan_policy("x", "y")

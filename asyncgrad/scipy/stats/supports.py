@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "Positive",
     "bounded",
     "bounded_exp",
+    "by_mask",
     "log1p_power",
     "logarithm_over",
     "not_below_numbers",
@@ -69,14 +71,40 @@ def bounded_exp(y: Any) -> Any:
 
 def bounded(y: Any) -> Any:
     """Return numbers, and instead of infinite ones great ones, of which functions are no differences of infinities."""
-    is_infinite = np.isinf(raw(y))
-    return np.where(is_infinite, np.sign(raw(y)) * 1e305, y) if np.any(is_infinite) else y
+    bare = raw(y)
+    is_infinite = np.isinf(bare)
+    return np.where(is_infinite, np.sign(bare) * _greatest(bare) / 1e3, y) if np.any(is_infinite) else y
+
+
+def _greatest(bare: Any) -> Any:
+    return np.finfo(bare.dtype).max
 
 
 def not_below_numbers(logarithm: Any) -> Any:
     """Return the logarithm of a density, -inf where it would be but for the bound of `bounded_exp`."""
-    is_below = raw(logarithm) < -1e300
+    bare = raw(logarithm)
+    is_below = bare < -_greatest(bare) / 1e8
     return np.where(is_below, -np.inf, logarithm) if np.any(is_below) else logarithm
+
+
+def by_mask(
+    mask: Any, function: Callable[..., Any], otherwise: Callable[..., Any], *arguments: tuple[Any, float, float]
+) -> Any:
+    """Return one function's values where a mask holds, and another's elsewhere; one that has no element is not called.
+
+    Args:
+        mask: of the arguments' shape when these are broadcast.
+        function: whose values count where the mask holds.
+        otherwise: whose values count elsewhere.
+        *arguments: those of both functions, each with a number that the first takes, and one that the other takes: they
+            get it where their values do not count.
+    """
+    if np.all(mask):
+        return function(*(value for value, _, _ in arguments))
+    if not np.any(mask):
+        return otherwise(*(value for value, _, _ in arguments))
+    found = function(*(np.where(mask, value, safe) for value, safe, _ in arguments))
+    return np.where(mask, found, otherwise(*(np.where(mask, safe, value) for value, _, safe in arguments)))
 
 
 def log1p_power(y: Any, exponent: Any) -> Any:

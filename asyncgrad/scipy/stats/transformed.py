@@ -12,11 +12,11 @@ from ...core.tensor import asarray
 from ..special.zeta_functions import lambertw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
+from .distances import linear_term
 from .gamma_and_beta import beta
 from .location_scale import cauchy, expon, uniform
 from .normal import norm
-from .pieces import powernorm
-from .supports import bounded_exp, logarithm_over, smooth_size
+from .supports import bounded, bounded_exp, by_mask, logarithm_over, smooth_size
 from .transforming import LINE, Transformed, WithPowers, log_expm1, log_of_rest
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "jf_skew_t",
     "johnsonsu",
     "kappa4",
-    "powerlognorm",
 ]
 
 
@@ -234,14 +233,20 @@ class ExponentiatedWeibull(Transformed):
         return (-np.expm1(-(y**c))) ** a
 
     def _power(self, at_last: bool, distance: Any, a: Any, c: Any) -> tuple[Any, Any] | None:
-        return None if at_last else (a * c - 1, np.log(a) + np.log(c) + 0.0 * distance)
+        factor = np.log(a) + np.log(c) - (a + 1) / 2 * linear_term(distance, c)
+        return None if at_last else (a * c - 1, factor)
+
+    @staticmethod
+    def _log_of_weibull(y: Any, c: Any) -> Any:
+        """Return the logarithm of Weibull's distribution function, where the power underflows, too."""
+        is_small = raw(c) * np.log(raw(y)) < -36
+        return by_mask(is_small, lambda y: c * np.log(y), lambda y: log_of_rest(-(y**c)), (y, 1.0, 1.0))
 
     def _from_base(self, z: Any, a: Any, c: Any) -> Any:
         return (-np.log1p(-(z ** (1 / a)))) ** (1 / c)
 
     def _log_slope(self, y: Any, a: Any, c: Any) -> Any:
-        inner = np.log(-np.expm1(-(y**c)))
-        return np.log(a) + np.log(c) + (a - 1) * inner - y**c + (c - 1) * np.log(y)
+        return np.log(a) + np.log(c) + (a - 1) * self._log_of_weibull(y, c) - y**c + (c - 1) * np.log(y)
 
     def _log_slopes(self, q: np.ndarray, a: Any, c: Any) -> tuple[Any, Any]:
         def of_log_cdf(logarithm: np.ndarray) -> Any:
@@ -254,13 +259,17 @@ class ExponentiatedWeibull(Transformed):
         return of_log_cdf(np.log(q)), of_log_cdf(np.log1p(-q))
 
     def _sf(self, y: Any, a: Any, c: Any) -> Any:
-        return -np.expm1(a * np.log1p(-np.exp(-(y**c))))
+        return -np.expm1(self._logcdf(y, a, c))
+
+    def _logcdf(self, y: Any, a: Any, c: Any) -> Any:
+        return a * self._log_of_weibull(y, c)
 
     def _isf(self, q: Any, a: Any, c: Any) -> Any:
         return (-log_of_rest(np.log1p(-q) / a)) ** (1 / c)
 
     def _logsf(self, y: Any, a: Any, c: Any) -> Any:
-        return np.log(self._sf(y, a, c))
+        is_far = raw(y) ** raw(c) > 700
+        return by_mask(is_far, lambda y: np.log(a) - y**c, lambda y: log_of_rest(self._logcdf(y, a, c)), (y, 1.0, 1.0))
 
 
 @final
@@ -336,7 +345,8 @@ class GeneralizedHalfLogistic(Transformed):
 
     def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any] | None:
         exponent = 1 / shapes[0] - 1
-        return (exponent, math.log(2) + exponent * np.log(shapes[0]) + 0.0 * distance) if at_last else None
+        factor = math.log(2) + exponent * np.log(shapes[0]) - 2 * linear_term(distance, shapes[0])
+        return (exponent, factor) if at_last else None
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, 1 / shapes[0]
@@ -367,33 +377,6 @@ class GeneralizedHalfLogistic(Transformed):
 
     def _entropy(self, c: Any) -> Any:
         return 2 - (2 * c + 1) * math.log(2)
-
-
-@final
-class PowerLogNormal(Transformed):
-    """The log-normal distribution of shape `s`, whose survival function is raised to the power `c`."""
-
-    __slots__ = ()
-
-    _flat_start = True
-    shapes: tuple[str, ...] = ("c", "s")
-    base: ContinuousDistribution = powernorm
-
-    def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
-        return shapes[:1]
-
-    def _to_base(self, y: Any, c: Any, s: Any) -> Any:
-        return np.log(y) / s
-
-    def _from_base(self, z: Any, c: Any, s: Any) -> Any:
-        return np.exp(s * z)
-
-    def _log_slope(self, y: Any, c: Any, s: Any) -> Any:
-        return -np.log(y) - np.log(s)
-
-    def _entropy(self, c: Any, s: Any) -> Any:
-        # The mean of the logarithm of the slope is a mean of the base.
-        return self.base._entropy(c) + np.log(s) + s * self.base._mean_and_variance(c)[0]
 
 
 @final
@@ -511,8 +494,9 @@ class Kappa4(Transformed):
         if np.any(raw(end) <= 0):
             return None
         exponent = 1 / end - 1
-        factor = exponent * np.log(k) if at_last else (k - 1 + exponent * k) * np.log(h)
-        return exponent, factor + 0.0 * distance
+        if at_last:
+            return exponent, exponent * np.log(k) - (1 - h) * linear_term(distance, k)
+        return exponent, (k - 1 + exponent * k) * np.log(h) - (1 - k) * h**k * (1 / h + 1) / 2 * distance
 
     def _valid(self, *shapes: Any) -> Any:
         return np.isfinite(shapes[0]) & np.isfinite(shapes[1])
@@ -537,8 +521,12 @@ class Kappa4(Transformed):
         return logarithm * special.exprel(-k * logarithm)
 
     def _log_slope(self, y: Any, h: Any, k: Any) -> Any:
-        logarithm = logarithm_over(-k, y)
-        return -logarithm - np.log1p(-k * y) - np.log1p(-h * bounded_exp(-logarithm))
+        return (k - 1) * logarithm_over(-k, y) + h * self._to_base(y, h, k)
+
+    def _logpdf(self, y: Any, h: Any, k: Any) -> Any:
+        # At an end of the support, where integrals begin, it is no difference of infinities.
+        with np.errstate(divide="ignore"):
+            return (k - 1) * bounded(logarithm_over(-k, y)) + (h - 1) * bounded(self._to_base(y, h, k))
 
 
 exponpow: ExponentialPower = ExponentialPower("exponpow")
@@ -552,4 +540,3 @@ hypsecant: HyperbolicSecant = HyperbolicSecant("hypsecant")
 jf_skew_t: SkewT = SkewT("jf_skew_t")
 johnsonsu: JohnsonUnbounded = JohnsonUnbounded("johnsonsu")
 kappa4: Kappa4 = Kappa4("kappa4")
-powerlognorm: PowerLogNormal = PowerLogNormal("powerlognorm")

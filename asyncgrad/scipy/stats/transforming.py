@@ -12,7 +12,7 @@ from ...core.arrays.values import raw
 from ...core.tensor import asarray
 from .continuous_distribution import ContinuousDistribution
 from .mean_powers import skewness_and_kurtosis
-from .supports import bounded, not_below_numbers
+from .supports import bounded, by_mask, not_below_numbers
 
 __all__ = [
     "LINE",
@@ -136,14 +136,16 @@ class WithPowers(Transformed):
     def _mean_power(self, order: int, *shapes: Any) -> Any:
         """Return the mean of a power of the standard variable; infinite or nan where there is none."""
 
+    def _powers_up_to(self, order: int, *shapes: Any) -> list[Any]:
+        return [self._mean_power(one, *shapes) for one in range(1, order + 1)]
+
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         mean = self._mean_power(1, *shapes)
         second = self._mean_power(2, *shapes)
         is_known = np.isfinite(raw(mean)) & np.isfinite(raw(second))
         safe = np.where(is_known, mean, 0.0)
         spread = second - safe * safe
-        otherwise = np.where(is_known, 0.0, np.inf).astype(spread.dtype, copy=False)
-        return mean, np.where(np.isfinite(raw(mean)), spread, otherwise)
+        return mean, np.where(np.isfinite(raw(mean)), spread, np.where(is_known, 0.0, np.inf))
 
     def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
         return skewness_and_kurtosis(self._mean_power(order, *shapes) for order in (1, 2, 3, 4))
@@ -198,8 +200,7 @@ def log_expm1(t: Any) -> Any:
 def log_of_rest(x: Any) -> Any:
     """Return log(1 - exp(x)) for x < 0 with all its digits."""
     is_near = raw(x) > -0.7
-    near, far = np.where(is_near, x, -0.7), np.where(is_near, -0.7, x)
-    return np.where(is_near, np.log(-np.expm1(near)), np.log1p(-np.exp(far)))
+    return by_mask(is_near, lambda x: np.log(-np.expm1(x)), lambda x: np.log1p(-np.exp(x)), (x, -0.5, -1.0))
 
 
 def where_positive(margin: Any, value: Any, otherwise: float = np.inf) -> Any:

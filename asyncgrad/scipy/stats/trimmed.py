@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,29 @@ def tsem(
 @by_nan_policy("a")
 @in_single
 @along_last_axis("a")
+def _extreme(
+    a: Any,
+    function: str,
+    best: Callable[..., Any],
+    worst: float,
+    limits: _Limits,
+    inclusive: Sequence[bool],
+    axis: Axis,
+    nan_policy: str,
+    keepdims: bool,
+) -> Tensor:
+    """Return the best of what lies within limits; `worst` is what no number is beyond."""
+    inside, count = _limited(function, a, limits, inclusive, worst)
+    found: Any = best(inside, -1, initial=worst)
+    return np.where(np.isnan(count), np.nan, found) if np.any(np.isnan(count)) else found
+
+
+def _as_given(found: Tensor, a: Any) -> Tensor:
+    """Return an element of data in their dtype, where that has it."""
+    dtype = asarray(a).dtype
+    return found if dtype.kind not in "biu" or np.any(np.isnan(raw(found))) else found.astype(dtype)
+
+
 def tmin(
     a: Any,
     lowerlimit: float | None = None,
@@ -162,14 +185,10 @@ def tmin(
     Raises:
         ValueError: no number lies within the limit.
     """
-    inside, count = _limited("tmin", a, (lowerlimit, None), (inclusive, True), np.inf)
-    found: Any = np.min(inside, -1, initial=np.inf)
-    return np.where(np.isnan(count), np.nan, found) if np.any(np.isnan(count)) else found
+    limits, inclusives = (lowerlimit, None), (inclusive, True)
+    return _as_given(_extreme(a, "tmin", np.min, np.inf, limits, inclusives, axis, nan_policy, keepdims), a)
 
 
-@by_nan_policy("a")
-@in_single
-@along_last_axis("a")
 def tmax(
     a: Any,
     upperlimit: float | None = None,
@@ -180,9 +199,8 @@ def tmax(
     keepdims: bool = False,
 ) -> Tensor:
     """Return the greatest number that is not above a limit, as `scipy.stats.tmax`; arguments as for `tmin`."""
-    inside, count = _limited("tmax", a, (None, upperlimit), (True, inclusive), -np.inf)
-    found: Any = np.max(inside, -1, initial=-np.inf)
-    return np.where(np.isnan(count), np.nan, found) if np.any(np.isnan(count)) else found
+    limits, inclusives = (None, upperlimit), (True, inclusive)
+    return _as_given(_extreme(a, "tmax", np.max, -np.inf, limits, inclusives, axis, nan_policy, keepdims), a)
 
 
 def _without_ends(function: str, a: Any, axis: int | None, low: float, high: float) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from .discrete_distribution import DiscreteDistribution
+from .transforming import log_of_rest
 
 __all__ = [
     "boltzmann",
@@ -67,7 +68,7 @@ class Planck(DiscreteDistribution):
         return 0.0, np.inf
 
     def _logpmf(self, k: Any, lambda_: Any) -> Any:
-        return np.log(-np.expm1(-lambda_)) - lambda_ * k
+        return log_of_rest(-lambda_) - lambda_ * k
 
     def _cdf(self, k: Any, lambda_: Any) -> Any:
         return -np.expm1(-lambda_ * (k + 1))

@@ -280,6 +280,21 @@ def test_an_argument_that_is_written_into_later_is_found_out(use_reentrant):
         sync.backward(y.sum())
 
 
+def test_a_tensor_that_the_function_refers_to_and_that_is_written_into_later_is_found_out():
+    x, factor, count = leaf(1.0), ag.tensor(2.0), ag.tensor(0.0)
+
+    def scaled(x):
+        # What it writes itself is no reason to fail.
+        count[...] = count + 1
+        return x * factor
+
+    y = ag.checkpoint(scaled, x)
+    sync.backward(y.sum(), retain_graph=True)
+    factor += 1
+    with pytest.raises(RuntimeError, match=r"changed in place since the forward call"):
+        sync.backward(y.sum())
+
+
 @each_kind
 def test_a_generator_function_is_refused(use_reentrant):
     def generates(x):

@@ -140,7 +140,7 @@ def solve_operator(A: Any, b: Any, args: Any, name: str, iterate: Callable[..., 
     if is_operator and args:
         raise ArgumentTypeError(f"{called} takes args with a function, not with a LinearOperator: pass its function")
     is_async = False if is_operator else check_user_function(A, called, "A")
-    params = Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,), A)
 
     async def product(x: Any, *tensors: Tensor) -> Tensor:
         if is_operator:

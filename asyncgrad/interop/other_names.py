@@ -41,7 +41,6 @@ _BRANCH = "if and else: Python's own branches are differentiated, and ag.jit com
 _LOOP = "a loop of Python's: it is differentiated, and ag.jit compiles it"
 _NO_MODULE = "a function of the tree of parameters, and ag.func.grad of it"
 _BATCHES = "ag.data.batches(arrays, batch_size)"
-_OPTIMIZER = "ag.optim.Adam, or a class of your own that derives from ag.optim.ElementwiseOptimizer"
 _THREADS = "threadpoolctl.threadpool_limits(n): NumPy's BLAS has the threads"
 _PROCESS = "for the current context: a switch for the whole process would affect other tasks"
 

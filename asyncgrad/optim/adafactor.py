@@ -94,10 +94,7 @@ class Adafactor(ElementwiseOptimizer):
         return {"row_var": _rows(param.shape), "col_var": _columns(param.shape)}.get(name, param.shape)
 
     def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
-        if param.ndim < 2:
-            return {"step": 0, "variance": zeros_like(param, param.shape)}
-        rows, columns = zeros_like(param, _rows(param.shape)), zeros_like(param, _columns(param.shape))
-        return {"step": 0, "row_var": rows, "col_var": columns}
+        return {"step": 0, **{name: zeros_like(param, self._state_shape(name, param)) for name in _mean_names(param)}}
 
     def _updater(self, like: Any, group: Group) -> Update:
         scratch = self._scratch(like, 2)
@@ -106,20 +103,22 @@ class Adafactor(ElementwiseOptimizer):
             eps1 = float(np.finfo(like.dtype).eps)
 
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
-            state["step"] += 1
+            means = [state[name] for name in _mean_names(param)]
+            step = state["step"] = state["step"] + 1
             if not param.size:
                 return
             buffer, move = scratch[param.shape]
-            share = state["step"] ** group["beta2_decay"]
-            rate = max(eps2, _root_mean_square(param, buffer)) * min(lr, 1 / math.sqrt(state["step"]))
+            share = step ** group["beta2_decay"]
+            rate = max(eps2, _root_mean_square(param, buffer)) * min(lr, 1 / math.sqrt(step))
             if decay:
                 np.multiply(param, 1 - lr * decay, param)
             if param.ndim < 2:
+                (variance,) = means
                 np.multiply(grad, grad, move)
-                move_mean(state["variance"], move, 1 - share, buffer)
-                move[...] = state["variance"]
+                move_mean(variance, move, 1 - share, buffer)
+                move[...] = variance
             else:
-                rows, columns = state["row_var"], state["col_var"]
+                rows, columns = means
                 for mean, axis in ((rows, -1), (columns, -2)):
                     move_mean(mean, _mean_square(grad, axis, buffer), 1 - share, np.empty_like(mean))
                 np.multiply(rows, columns, move)
@@ -129,6 +128,11 @@ class Adafactor(ElementwiseOptimizer):
             np.subtract(param, np.multiply(move, rate / excess, move), param)
 
         return update
+
+
+def _mean_names(param: Any) -> tuple[str, ...]:
+    """Return the names of the means of squares: of all numbers of a vector, of the rows and columns of matrices."""
+    return ("variance",) if param.ndim < 2 else ("row_var", "col_var")
 
 
 def _rows(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -92,20 +92,20 @@ class ASGD(ElementwiseOptimizer):
         multiply, add, subtract = np.multiply, np.add, np.subtract
 
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
-            average = state["ax"]
+            average, eta, mu, step = state["ax"], state["eta"], state["mu"], state["step"]
             if is_complex:
                 param, grad, average = map(real_view, (param, grad, average))
             buffer, decayed = scratch[param.shape]
-            shrink, rate, share = as_scalars(like, 1 - group["lambd"] * state["eta"], state["eta"], state["mu"])
+            shrink, rate, share = as_scalars(like, 1 - group["lambd"] * eta, eta, mu)
             if has_l2:
                 grad = add(multiply(param, l2, decayed), grad, decayed)
             multiply(param, shrink, param)
             subtract(param, multiply(grad, rate, buffer), param)
-            if state["mu"] == 1:
+            if mu == 1:
                 average[...] = param
             else:
                 add(average, multiply(subtract(param, average, buffer), share, buffer), average)
-            state.update(_next_scalars(group, state["step"]))
+            state.update(_next_scalars(group, step))
 
         return update
 

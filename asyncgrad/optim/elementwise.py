@@ -42,6 +42,8 @@ __all__ = [
 Places = Callable[[Entries, dict[Tensor, dict[str, Any]]], Iterable[tuple[Any, dict[str, Any]]]]
 
 #: Updates one parameter in place: takes its array, its gradient, which it must not write into, and its state by name.
+#: It reads all of its state before it writes anything, for it is called again where an entry was missing
+#: (test_an_update_reads_all_of_its_state_before_it_writes).
 Update = Callable[[Any, Any, dict[str, Any]], None]
 
 
@@ -236,20 +238,21 @@ class ElementwiseOptimizer(Optimizer):
             gradient = grad if negated is None else np.negative(grad, *negated[data.shape])
             try:
                 update(data, gradient, state)
-            except KeyError:
-                # An option that needs more state was set since the last step. No update changes anything before it has
-                # all of its state (test_an_option_that_needs_more_state_may_be_set_between_two_steps).
+            except KeyError as error:
+                # An option that needs more state was set since the last step.
                 given_states = [(param, state)] if places else [(one, self.state[one]) for one, _ in entries]
-                if not self._add_state(given_states, group):
+                if not self._add_state(error.args[0], given_states, group):
                     raise
                 update(data, gradient, state)
 
-    def _add_state(self, states: Iterable[tuple[Tensor, dict[str, Any]]], group: Group) -> bool:
-        """Add what states lack by the options of now; tell whether one has lacked anything."""
+    def _add_state(self, name: str, states: Iterable[tuple[Tensor, dict[str, Any]]], group: Group) -> bool:
+        """Add what states lack by the options of now, if `name` is among it; tell whether it is."""
         missing = [(state, self._missing_state(param, state, group)) for param, state in states]
+        if not any(name in added for _, added in missing):
+            return False
         for state, added in missing:
             state.update(added)
-        return any(added for _, added in missing)
+        return True
 
     def _missing_state(self, param: Tensor, state: Mapping[str, Any], group: Group) -> dict[str, Any]:
         new = on_device_of(param._data, self._new_state, group)

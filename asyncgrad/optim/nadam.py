@@ -92,12 +92,12 @@ class NAdam(ElementwiseOptimizer):
         multiply, add, subtract, divide, sqrt = np.multiply, np.add, np.subtract, np.divide, np.sqrt
 
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
-            mean, square = state["exp_avg"], state["exp_avg_sq"]
+            mean, square, product = state["exp_avg"], state["exp_avg_sq"], state["mu_product"]
             if is_complex:
                 param, grad, mean, square = map(real_view, (param, grad, mean, square))
             buffer, decayed = scratch[param.shape]
             step = state["step"] = state["step"] + 1
-            state["mu_product"], *numbers = _step_numbers(group, step, state["mu_product"])
+            state["mu_product"], *numbers = _step_numbers(group, step, product)
             correction, rate, mean_rate = as_scalars(like, *numbers)
             grad = move(param, grad, mean, square, buffer, decayed)
             add(sqrt(divide(square, correction, buffer), buffer), eps, buffer)

@@ -24,7 +24,8 @@ from .driving import bind, choose_driver, make_blocking, run_blocking, run_on_ow
 if TYPE_CHECKING:
     from ..core.arrays.array_like import TensorLike
     from ..core.arrays.tensor_base import TensorBase
-    from ..core.backward import BackwardOptions, GradOptions, Root, ValueRoot
+    from ..core.backward import BackwardOptions, GradOptions, ValueRoot
+    from ..core.backward_arguments import Root
     from ..core.graph.node import GradientEdge
     from ..core.tree.structure import Tree
 

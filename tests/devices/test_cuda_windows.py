@@ -93,7 +93,7 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize(("n", "channels", "filters", "kernel", "options"), CONVOLUTIONS)
-def test_convolutions(
+def test_a_convolution_is_that_of_the_host(
     device: Device,
     monkeypatch: pytest.MonkeyPatch,
     n: int,
@@ -141,7 +141,7 @@ POOLINGS = [
 @pytest.mark.parametrize("shape", [(2, 3, 7, 6), (3, 7, 6)])
 @pytest.mark.parametrize("options", POOLINGS)
 @pytest.mark.parametrize("function", [nn.max_pool2d, nn.avg_pool2d])
-def test_pooling(
+def test_pooling_is_that_of_the_host_and_runs_by_kernels(
     device: Device, function: Callable[..., Any], options: dict[str, Any], shape: tuple[int, ...], dtype: str
 ) -> None:
     agree(lambda x: function(x, **options), [drawn(*shape, dtype=dtype)], device)
@@ -150,7 +150,7 @@ def test_pooling(
     assert names == ({"find_maxima", "gather", "scatter"} if function is nn.max_pool2d else {"gather", "scatter"})
 
 
-def test_dilated_maxima(device: Device) -> None:
+def test_dilated_maxima_are_those_of_the_host(device: Device) -> None:
     agree(lambda x: nn.max_pool2d(x, 2, 1, 1, (3, 2)), [drawn(2, 2, 7, 6)], device)
     assert "find_maxima" in launched()
 

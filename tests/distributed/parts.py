@@ -15,22 +15,22 @@ def layer(params, x):
     return np.tanh(x @ w + b)
 
 
-def make_params(seed=0, size=4, count=3):
-    rng = np.random.default_rng(seed)
-    return [(rng.normal(size=(size, size)), rng.normal(size=size)) for _ in range(count)]
+def make_params(count=3):
+    rng = np.random.default_rng(0)
+    return [(rng.normal(size=(4, 4)), rng.normal(size=4)) for _ in range(count)]
 
 
-def inputs(count=4, size=4):
+def inputs(count=4):
     rng = np.random.default_rng(1)
-    return [rng.normal(size=(3, size)) for _ in range(count)]
+    return [rng.normal(size=(3, 4)) for _ in range(count)]
 
 
-async def local_gradients(batches=4, params=None):
+async def local_gradients():
     """The gradients of all parameters, and of a leaf at home, by a run without stages."""
-    params = [tuple(ag.tensor(one, requires_grad=True) for one in pair) for pair in params or make_params()]
+    params = [tuple(ag.tensor(one, requires_grad=True) for one in pair) for pair in make_params()]
     scale = ag.tensor(1.5, requires_grad=True)
     loss = 0.0
-    for x in inputs(batches):
+    for x in inputs():
         y = scale * x
         for pair in params:
             y = layer(pair, y)

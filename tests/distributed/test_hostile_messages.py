@@ -12,10 +12,10 @@ from asyncgrad.errors import ArgumentError
 from tests.support.cpu_time import least_cpu_seconds
 
 
-def message_of(*specs, size=16, **head):
+def message_of(*specs, **head):
     """A message whose head says what it likes of its arrays."""
     text = json.dumps({**head, "arrays": specs}).encode()
-    return bytearray(len(text).to_bytes(16, "little") + text + bytes(-len(text) % 16 + size))
+    return bytearray(len(text).to_bytes(16, "little") + text + bytes(-len(text) % 16 + 16))
 
 
 def memory_of(array):

@@ -78,9 +78,9 @@ def disagreements(cupy: Any, kernels: CudaKernels) -> list[str]:
     return found
 
 
-def host_time(cupy: Any, function: Callable[[], Any], calls: int = 2000) -> float:
+def host_time(cupy: Any, function: Callable[[], Any]) -> float:
     """Return the microseconds of the host for one call, of the best of five rounds."""
-    best = float("inf")
+    best, calls = float("inf"), 2000
     for _ in range(5):
         cupy.cuda.runtime.deviceSynchronize()
         began = time.perf_counter()

@@ -32,7 +32,7 @@ def outcome(layer, x, create_graph):
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
-def test_layers(gpu, make, dtype, create_graph):
+def test_a_layer_gives_what_it_gives_on_the_host(gpu, make, dtype, create_graph):
     layer = make(np.dtype(dtype))
     moved = make(np.dtype(dtype)).to(gpu)
     moved.load_state_dict({name: value.to(gpu) for name, value in layer.state_dict().items()})

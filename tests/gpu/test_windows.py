@@ -43,7 +43,7 @@ def agree(function, leaves, gpu):
 
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize(("shape", "filters", "options"), CONVOLUTIONS)
-def test_convolutions(gpu, shape, filters, options, dtype):
+def test_a_convolution_is_that_of_the_host(gpu, shape, filters, options, dtype):
     leaves = [drawn(*shape, dtype=dtype), drawn(*filters, dtype=dtype), drawn(filters[0], dtype=dtype)]
 
     agree(lambda *given: nn.conv2d(*given, **options), leaves, gpu)
@@ -52,7 +52,7 @@ def test_convolutions(gpu, shape, filters, options, dtype):
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize("options", [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}])
 @pytest.mark.parametrize("function", [nn.max_pool2d, nn.avg_pool2d])
-def test_pooling(gpu, function, options, dtype):
+def test_pooling_is_that_of_the_host(gpu, function, options, dtype):
     agree(lambda x: function(x, **options), [drawn(64, 32, 31, 32, dtype=dtype)], gpu)
 
 

@@ -117,6 +117,14 @@ def test_every_file_that_the_pages_on_the_engine_and_the_layout_name_is_there(pa
     assert (DOCS.parent / "asyncgrad" / path).is_file()
 
 
+def test_the_pages_on_the_engine_and_the_layout_name_every_file_of_the_engine_and_the_graph() -> None:
+    told = "".join((DOCS / page).read_text() for page in ("engine.md", "layout.md"))
+    core = DOCS.parent / "asyncgrad" / "core"
+    files = {file.name for folder in ("", "arrays", "engine", "graph") for file in (core / folder).glob("*.py")}
+
+    assert {name for name in files - {"__init__.py"} if f"{name}`" not in told} == set()
+
+
 @each_page
 def test_links_of_a_page_lead_to_files_and_headings_that_are_there(page: Path) -> None:
     assert list(broken_links(page)) == []

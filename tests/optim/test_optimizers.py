@@ -174,6 +174,55 @@ def test_an_option_that_needs_more_state_may_be_set_between_two_steps(
         np.testing.assert_array_equal(one.numpy(), param.numpy())
 
 
+@EACH
+def test_an_update_reads_all_of_its_state_before_it_writes(
+    kind: type[optim.Optimizer], options: dict[str, Any]
+) -> None:
+    optimizer, params = train(kind, options, np.float64, range(2))
+    for param in params:
+        update = optimizer._updater(param.numpy(), optimizer.param_groups[0])
+        for name in optimizer._new_state(param.numpy(), optimizer.param_groups[0]):
+            data, state = param.numpy().copy(), copy.deepcopy(optimizer.state[param])
+            del state[name]
+            before = copy.deepcopy(state)
+            with pytest.raises(KeyError, match=name):
+                update(data, np.ones_like(data), state)
+
+            np.testing.assert_array_equal(data, param.numpy())
+            np.testing.assert_equal(state, before)
+
+
+def test_an_error_of_an_update_that_is_no_lack_of_state_is_raised_without_a_second_update() -> None:
+    class Faulty(optim.ElementwiseOptimizer):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {})
+
+        @staticmethod
+        def _check(group: Any) -> None:
+            pass
+
+        def _new_state(self, param: Any, group: Any) -> dict[str, Any]:
+            return {"mean": 0} if group.get("has_mean") else {}
+
+        def _updater(self, like: Any, group: Any) -> Any:
+            def update(param: Any, grad: Any, state: Any) -> None:
+                param += 1
+                if group.get("has_mean"):
+                    {}["other"]
+
+            return update
+
+    param = ag.tensor([0.0], requires_grad=True)
+    optimizer = Faulty([param])
+    param.grad = ag.tensor([1.0])
+    optimizer.step()
+    optimizer.param_groups[0]["has_mean"] = True
+    with pytest.raises(KeyError, match="other"):
+        optimizer.step()
+
+    assert param.tolist() == [2.0]
+
+
 def test_a_state_dict_does_not_change_with_later_steps() -> None:
     optimizer, params = train(optim.SGD, {"lr": 0.1, "momentum": 0.9}, np.float64, range(2))
     saved = optimizer.state_dict()

@@ -14,7 +14,6 @@ __all__ = ["CASES"]
 
 _REAL = np.array([[-2.5, -0.75, 0.0], [0.25, 1.0, 3.0]])
 _POSITIVE = np.array([0.375, 1.0, 6.0])
-_AT_ZERO = Case((np.array([0.0]),))
 _ORDERS = np.array([[0.0], [1.0], [2.5], [-0.25]])
 
 CASES: dict[Callable[..., Any], list[Case]] = {

@@ -29,7 +29,9 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "arguments", "options"), CASES)
-def test_values_and_derivatives(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+def test_values_are_scipys_and_derivatives_are_right(
+    name: str, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
     def function(*tensors: Any) -> Any:
         return getattr(linalg, name)(*tensors, **options)
 

@@ -20,7 +20,6 @@ _FIRST = np.array([[0.5, 1.25, 3.0], [2.5, 0.75, 1.0], [1.5, 2.0, 0.25], [4.0, 1
 _SECOND = np.array([[1.5, 0.25, 2.0], [3.5, 1.75, 1.5], [0.5, 2.5, 2.25], [3.0, 1.25, 0.75], [1.0, 3.0, 2.5]])
 _HOLES = _FIRST.copy()
 _HOLES[1, 0] = _HOLES[3, 2] = np.nan
-_DESCRIBED = tuple(map(np.array, (1.0, 2.0, 10, 3.0, 0.5, 12)))
 _WEIGHTS = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
 _PROBABILITIES = np.array([[0.01, 0.3, 0.07], [0.23, 0.013, 0.6]])
 _LONG = np.concatenate([_FIRST, _SECOND])

@@ -9,15 +9,15 @@ from time import thread_time
 __all__ = ["least_cpu_seconds"]
 
 
-def least_cpu_seconds(work: Callable[[], object], tries: int = 3) -> float:
-    """Return the CPU seconds that `work()` takes in this thread: the least of some tries, and no garbage collection.
+def least_cpu_seconds(work: Callable[[], object]) -> float:
+    """Return the CPU seconds that `work()` takes in this thread: the least of three tries, and no garbage collection.
 
     A collection looks through all that the tests before have made, and takes longer than what is measured.
     """
     found = []
     gc.disable()
     try:
-        for _ in range(tries):
+        for _ in range(3):
             began = thread_time()
             work()
             found.append(thread_time() - began)

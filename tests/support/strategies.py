@@ -54,6 +54,11 @@ class GraphProgram(NamedTuple):
             values.extend(results)
         return values
 
+    def with_fractions(self) -> GraphProgram:
+        """Return the program on numbers whose sums depend on their order."""
+        leaves = tuple((data * 0.7 + 0.1, needs) for data, needs in self.leaves)
+        return self._replace(leaves=leaves, root_grads=tuple(grad * 0.3 + 0.7 for grad in self.root_grads))
+
     def variables(self) -> list[oracle.Var]:
         """Evaluate with the oracle."""
         values = [oracle.Var(data) for data, _ in self.leaves]

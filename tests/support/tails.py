@@ -23,6 +23,9 @@ __all__ = ["POINTS", "Reference", "check_gradients", "check_second_derivatives",
 #: Digits enough for 1 - x**2 at the last number before 1, squared.
 mp.dps = 60
 
+#: By how much a second derivative may be off, relative to the exact one.
+_SECOND_RTOL = 1e-7
+
 #: Of either sign, as far as a dtype has them.
 POINTS = (
     *(0.0, 5e-324, 1e-310, 2.2250738585072014e-308, 1e-300, 1e-200, 1e-160, 1e-154, 1e-100),
@@ -150,7 +153,7 @@ def _judge(
             yield f"by argument {number} at {point}: {found!r} for {mpmath.nstr(right, 17)}{off}"
 
 
-def check_second_derivatives(reference: Reference, rtol: float = 1e-7) -> list[str]:
+def check_second_derivatives(reference: Reference) -> list[str]:
     """Return in words which second derivatives of a function of one number, in float64, are not the exact ones.
 
     Points are left out where the derivative is so small or large, or near a zero of the second one, that the numbers
@@ -176,7 +179,7 @@ def check_second_derivatives(reference: Reference, rtol: float = 1e-7) -> list[s
             (second,) = ag.sync.grad(grad, [leaf], materialize_grads=True)
             found = second.item()
         # As much as the rounding of the point itself changes it.
-        least = rtol * abs(first) * mpf("1e-8") / abs(mpf(point[0]))
-        if not abs(mpf(found) - exact) <= rtol * abs(exact) + least:
+        least = _SECOND_RTOL * abs(first) * mpf("1e-8") / abs(mpf(point[0]))
+        if not abs(mpf(found) - exact) <= _SECOND_RTOL * abs(exact) + least:
             wrong.append(f"at {point[0]}: {found!r} for {mpmath.nstr(exact, 17)}")
     return wrong

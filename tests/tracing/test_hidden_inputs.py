@@ -60,7 +60,7 @@ def results_follow(jitted: Any, function: Any, x: Any, change: Any) -> bool:
     return all(found)
 
 
-def test_a_global_that_a_method_reads(monkeypatch):
+def test_a_global_that_a_method_reads_may_change(monkeypatch):
     model = Scaled()
 
     assert results_follow(
@@ -68,7 +68,7 @@ def test_a_global_that_a_method_reads(monkeypatch):
     )
 
 
-def test_what_a_function_in_a_list_reads():
+def test_what_a_function_in_a_list_reads_may_change():
     factors = [3.0]
     functions = [lambda x: x * factors[0]]
 
@@ -77,7 +77,7 @@ def test_what_a_function_in_a_list_reads():
     )
 
 
-def test_what_another_compiled_function_reads():
+def test_what_another_compiled_function_reads_may_change():
     factors = [2.0]
     inner = ag.jit(lambda x: x * factors[0])
 
@@ -87,7 +87,7 @@ def test_what_another_compiled_function_reads():
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_attributes_of_objects_in_objects(depth):
+def test_attributes_of_objects_in_objects_may_change(depth):
     inner: Any = types.SimpleNamespace(number=2.0)
     outer: Any = inner
     for _ in range(depth):
@@ -102,7 +102,7 @@ def test_attributes_of_objects_in_objects(depth):
     assert results_follow(ag.jit(function), function, leaf(1.0), lambda: setattr(inner, "number", 5.0))
 
 
-def test_attributes_of_classes(monkeypatch):
+def test_attributes_of_classes_may_change(monkeypatch):
     place = Place()
 
     def function(x):
@@ -111,7 +111,7 @@ def test_attributes_of_classes(monkeypatch):
     assert results_follow(ag.jit(function), function, leaf(1.0), lambda: monkeypatch.setattr(Place, "number", 5.0))
 
 
-def test_slots():
+def test_slots_may_change():
     place = Slotted()
 
     def function(x):
@@ -120,7 +120,7 @@ def test_slots():
     assert results_follow(ag.jit(function), function, leaf(1.0), lambda: setattr(place, "number", 5.0))
 
 
-def test_defaults():
+def test_defaults_may_change():
     factors = [2.0]
 
     def function(x, given=factors):
@@ -129,7 +129,7 @@ def test_defaults():
     assert results_follow(ag.jit(function), function, leaf(1.0), lambda: factors.__setitem__(0, 3.0))
 
 
-def test_a_set():
+def test_a_set_may_change():
     names = {"a"}
 
     def function(x):
@@ -150,7 +150,7 @@ def test_a_module_that_is_compiled_itself_and_one_without_parameters():
             assert any((one == 0.0).any() for one in found)
 
 
-def test_a_bound_method():
+def test_what_a_bound_method_reads_may_change():
     place = Slotted()
 
     class Multiplying:
@@ -180,7 +180,7 @@ def test_two_arguments_that_are_one():
     assert [jitted(one, one if call % 2 else other) for call in range(10)] == ["others", "same"] * 5
 
 
-def test_a_grad():
+def test_a_grad_may_appear():
     jitted = ag.jit(lambda w: w * 1 if w.grad is None else w * 2)
     w = leaf(3.0)
     found = []
@@ -210,14 +210,14 @@ class Names(list[str]):
     ],
     ids=lambda one: type(one).__name__,
 )
-def test_dicts_of_every_class(kept):
+def test_dicts_of_every_class_may_change(kept):
     def change():
         kept["number"] = 3.0
 
     assert results_follow(ag.jit(lambda x: x * kept["number"]), lambda x: x * kept["number"], leaf(1.0), change)
 
 
-def test_a_dict_that_is_an_argument():
+def test_a_dict_that_is_an_argument_may_change():
     config = Config(number=2.0)
     jitted = ag.jit(lambda x, config: x * config["number"])
 
@@ -239,7 +239,7 @@ class _With:
         return self.jitted(x, self.argument)
 
 
-def test_a_list_of_a_class_of_its_own():
+def test_a_list_of_a_class_of_its_own_may_change():
     names = Names(["a"])
 
     assert results_follow(
@@ -247,7 +247,7 @@ def test_a_list_of_a_class_of_its_own():
     )
 
 
-def test_a_view_of_a_dict():
+def test_a_view_of_a_dict_may_change():
     settings = {"number": 2.0}
     shown, values = types.MappingProxyType(settings), settings.values()
 
@@ -259,7 +259,7 @@ def test_a_view_of_a_dict():
     )
 
 
-def test_a_method_that_is_bound_to_a_dict():
+def test_a_method_that_is_bound_to_a_dict_may_change():
     settings = {"number": 2.0}
     get = settings.get
 
@@ -268,14 +268,14 @@ def test_a_method_that_is_bound_to_a_dict():
     )
 
 
-def test_a_partial():
+def test_what_a_partial_keeps_may_change():
     settings = {"number": 2.0}
     scaled = functools.partial(lambda given, x: x * given["number"], settings)
 
     assert results_follow(ag.jit(lambda x: scaled(x)), scaled, leaf(1.0), lambda: settings.update(number=3.0))
 
 
-def test_the_default_of_a_method():
+def test_the_default_of_a_method_may_change():
     settings = {"number": 2.0}
 
     class Scaling:
@@ -294,7 +294,7 @@ def with_place(x):
     return x * PLACE["number"]
 
 
-def test_a_number_beside_an_array(monkeypatch):
+def test_a_number_beside_an_array_may_change(monkeypatch):
     assert results_follow(
         ag.jit(lambda x: with_place(x)), with_place, leaf(1.0), lambda: monkeypatch.setitem(PLACE, "number", 3.0)
     )
@@ -304,7 +304,7 @@ def with_array(x):
     return x * float(PLACE["array"].sum())
 
 
-def test_the_numbers_of_a_small_array_of_a_called_function(monkeypatch):
+def test_the_numbers_of_a_small_array_of_a_called_function_may_change(monkeypatch):
     monkeypatch.setitem(PLACE, "array", np.ones(3))
 
     assert results_follow(
@@ -323,7 +323,7 @@ def test_an_object_of_asyncgrad_that_keeps_arrays():
         assert bits(jitted(x)) == bits(density(x))
 
 
-def test_an_attribute_of_a_function():
+def test_an_attribute_of_a_function_may_change():
     def function(x):
         return x * function.number
 
@@ -332,7 +332,7 @@ def test_an_attribute_of_a_function():
     assert results_follow(ag.jit(lambda x: function(x)), function, leaf(1.0), lambda: setattr(function, "number", 3.0))
 
 
-def test_an_attribute_of_a_compiled_function():
+def test_an_attribute_of_a_compiled_function_may_change():
     def function(x):
         return x * jitted.number
 
@@ -342,7 +342,7 @@ def test_an_attribute_of_a_compiled_function():
     assert results_follow(jitted, function, leaf(1.0), lambda: setattr(jitted, "number", 3.0))
 
 
-def test_the_environment(monkeypatch):
+def test_the_environment_may_change(monkeypatch):
     monkeypatch.setenv("NUMBER", "2")
 
     def function(x):
@@ -351,7 +351,7 @@ def test_the_environment(monkeypatch):
     assert results_follow(ag.jit(function), function, leaf(1.0), lambda: monkeypatch.setenv("NUMBER", "3"))
 
 
-def test_a_module_that_is_imported_in_the_function(monkeypatch):
+def test_a_module_that_is_imported_in_the_function_may_change(monkeypatch):
     module: Any = types.ModuleType("settings_of_a_test")
     module.number = 2.0
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -432,7 +432,7 @@ class Held:
 
 
 @pytest.mark.parametrize("kept", [{"number": 2.0}, types.SimpleNamespace(number=2.0)], ids=["dict", "object"])
-def test_static_attributes_of_an_argument(kept):
+def test_static_attributes_of_an_argument_may_change(kept):
     def read(held):
         return held.x * (held.kept["number"] if isinstance(held.kept, dict) else held.kept.number)
 
@@ -474,7 +474,7 @@ def test_what_is_equal_and_not_the_same(values):
         assert repr(jitted(Held(x, values[1]))) == repr(expected)
 
 
-def test_an_attribute_of_the_class_of_an_argument(monkeypatch):
+def test_an_attribute_of_the_class_of_an_argument_may_change(monkeypatch):
     monkeypatch.setattr(Held, "number", 2.0, raising=False)
     jitted = ag.jit(lambda held: held.x * held.number)
 
@@ -522,13 +522,13 @@ class Kind(enum.Enum):
     ],
     ids=["nested class", "descriptor", "metaclass", "enum member"],
 )
-def test_what_lies_in_classes(function, owner, monkeypatch):
+def test_what_lies_in_classes_may_change(function, owner, monkeypatch):
     assert results_follow(
         ag.jit(function), function, leaf(1.0), lambda: monkeypatch.setattr(owner, "number", 3.0, raising=False)
     )
 
 
-def test_a_module_that_an_object_keeps_and_one_beside_getattr():
+def test_a_module_that_an_object_keeps_and_one_beside_getattr_may_change():
     settings: Any = types.ModuleType("settings_of_an_object")
     settings.number = 2.0
     settings.Config = type("Config", (), {"number": 2.0})
@@ -551,7 +551,7 @@ def test_a_module_that_an_object_keeps_and_one_beside_getattr():
         assert results_follow(ag.jit(function), function, leaf(1.0), change)
 
 
-def test_another_function_of_the_same_lines():
+def test_another_function_of_the_same_lines_may_take_the_place_of_one():
     def make(given, inner):
         def function(x):
             y = inner(x) if inner else x
@@ -579,7 +579,7 @@ def with_abs(x):
 @pytest.mark.parametrize(
     ("function", "name", "value"), [(with_late_name, "LATE", 5.0), (with_abs, "abs", lambda number: 7.0)]
 )
-def test_a_name_that_comes_later(function, name, value, monkeypatch):
+def test_a_name_may_come_later(function, name, value, monkeypatch):
     for jitted in (ag.jit(function), ag.jit(lambda x: function(x))):
         with monkeypatch.context() as patched:
             patched.delitem(globals(), name, raising=False)
@@ -587,7 +587,7 @@ def test_a_name_that_comes_later(function, name, value, monkeypatch):
             assert results_follow(jitted, function, leaf(1.0), change)
 
 
-def test_an_attribute_that_comes_later():
+def test_an_attribute_may_come_later():
     module: Any = types.ModuleType("late")
 
     def helper(x):
@@ -603,7 +603,7 @@ def test_an_attribute_that_comes_later():
         assert results_follow(ag.jit(function), function, leaf(1.0), functools.partial(setattr, owner, "late", 3.0))
 
 
-def test_other_code_of_a_function():
+def test_a_function_may_get_other_code():
     def helper(x):
         return x * 2
 

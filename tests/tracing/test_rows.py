@@ -191,7 +191,7 @@ def test_products_by_one_number(backend, kind):
         assert agrees(ag.jit(scaled, backend=backend), (0, 0), factors, x)
 
 
-def test_operators_of_numbers(backend):
+def test_operators_of_numbers_have_the_bits_of_each_row(backend):
     def of_numbers(x):
         total = x.sum()
         return (total - 2.0) / x[0, 0] * -total + 3

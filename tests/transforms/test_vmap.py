@@ -173,7 +173,7 @@ def test_second_derivatives_agree_with_differences():
     assert sync.gradgradcheck(map_all, inputs)
 
 
-def test_gradients_per_example():
+def test_the_map_of_a_gradient_is_the_gradient_of_each_example():
     targets = np.random.default_rng(2).standard_normal((5, 3))
     mapped = func.vmap(func.value_and_grad(loss, (0, 1)), in_axes=(None, 0, 0))
 

@@ -77,8 +77,8 @@ class BatchOwner:
 
 
 @final
-class _Place:
-    """The place of one caller in a batch."""
+class _Caller:
+    """One who waits for the result of an item."""
 
     __slots__ = ("backward", "future", "given", "item", "node", "result", "since")
 
@@ -122,6 +122,7 @@ class Batch:
 
     __slots__ = (
         "__weakref__",
+        "_callers",
         "_calls",
         "_calls_seen",
         "_context",
@@ -131,7 +132,6 @@ class Batch:
         "_looks",
         "_newest",
         "_owner",
-        "_places",
         "_quiet",
         "_schedulers",
         "_task",
@@ -147,11 +147,11 @@ class Batch:
         self._is_sent = False
         self._owner = owner
         #: The callers that wait, in the order of their calls: a dict, since any of them may go.
-        self._places: dict[_Place, None] = {}
+        self._callers: dict[_Caller, None] = {}
         #: That of the first caller, which the request runs in.
         self._context = make_context()
         # A backward that the request calls may need a lock that a caller holds until the request has ended.
-        self._context.run(CALLERS.set, self._places)
+        self._context.run(CALLERS.set, self._callers)
         self._schedulers: set[DepthScheduler] = set() if owner.scheduler is None else {owner.scheduler}
         #: The backward of the last caller that was in no row, whose scheduler is among these: most callers are of one.
         self._newest: GraphTask | None = None
@@ -171,7 +171,7 @@ class Batch:
 
     def __len__(self) -> int:
         """Return how many callers wait."""
-        return len(self._places)
+        return len(self._callers)
 
     def __str__(self) -> str:
         """What a caller waits for."""
@@ -186,38 +186,38 @@ class Batch:
     def waits(self) -> list[float]:
         """Return for how many seconds each item has waited to be sent."""
         now = self.loop.time()
-        return [now - place.since for place in list(self._places)]
+        return [now - caller.since for caller in list(self._callers)]
 
     async def ask(self, item: Any) -> Any:
         """Add an item, and return its result once the request has ended.
 
         A caller that is cancelled takes its item back; the last one to go cancels the request, and waits for its end.
         """
-        place, task = _Place(item, self.loop), None
-        self._places[place] = None
+        caller, task = _Caller(item, self.loop), None
+        self._callers[caller] = None
         self._calls += 1
         try:
             row = ROW.get()
-            if place.backward is not self._newest or row is not None:
-                self._add_scheduler(place.backward, row)
-            if len(self._places) == self._owner.max_size:
+            if caller.backward is not self._newest or row is not None:
+                self._add_scheduler(caller.backward, row)
+            if len(self._callers) == self._owner.max_size:
                 self._send("full")
-            if place.backward is not None and place.backward.observed_steps is not None:
+            if caller.backward is not None and caller.backward.observed_steps is not None:
                 tell_profiles(self)
-            await place.future
-            return place.result
+            await caller.future
+            return caller.result
         except GeneratorExit:
             # The coroutine is being closed, in any thread: nothing may be awaited.
-            if (task := self._leave(place)) is not None:
+            if (task := self._leave(caller)) is not None:
                 self._abandon(task)
             raise
         except asyncio.CancelledError:
-            if (task := self._leave(place)) is not None:
+            if (task := self._leave(caller)) is not None:
                 await self._cancel(task)
             raise
         finally:
             # The traceback of an error refers to this frame: leave no cycle.
-            del place, item, task
+            del caller, item, task
 
     def _add_scheduler(self, backward: GraphTask | None, row: RowLike | None) -> None:
         """Have the batch wait for the drivers of another backward, or of another row, in which there is a caller."""
@@ -226,15 +226,15 @@ class Batch:
         if self._owner.scheduler is None and (scheduler := _scheduler_of(backward, row, self.loop)) is not None:
             self._schedulers.add(scheduler)
 
-    def _leave(self, place: _Place) -> EagerTask | None:
+    def _leave(self, caller: _Caller) -> EagerTask | None:
         """Take a caller out that waits no more; return the request that runs if nobody else waits for it."""
-        if place not in self._places:
+        if caller not in self._callers:
             # It had its answer already.
             return None
-        del self._places[place]
+        del self._callers[caller]
         if not self._is_sent:
             self._owner.note_dropped()
-        if self._places:
+        if self._callers:
             return None
         if not self.is_closed:
             self._close()
@@ -311,8 +311,8 @@ class Batch:
             return
         self._close()
         # Most callers are of few backward passes.
-        callers = {(place.backward, place.given) for place in self._places}
-        self._context.run(URGENCY.set, most_urgent_of(callers))
+        backwards = {(caller.backward, caller.given) for caller in self._callers}
+        self._context.run(URGENCY.set, most_urgent_of(backwards))
         name = f"a request of {self._owner.name}"
         self._task = EagerTask(self._run(reason), loop=self.loop, context=self._context, name=name, on_end=self._end)
         self._owner.running.add(self._task)
@@ -327,42 +327,42 @@ class Batch:
             return
         self._is_sent = True
         self._owner.note_sent(self, reason)
-        places = list(self._places)
+        callers = list(self._callers)
         try:
-            found = await self._owner.function([place.item for place in places])
-            waiting = self._places
-            for place, result in zip(places, self._results_of(found, places), strict=True):
-                future = place.future
-                if place in waiting and not future.done():
-                    place.result = result
+            found = await self._owner.function([caller.item for caller in callers])
+            waiting = self._callers
+            for caller, result in zip(callers, self._results_of(found, callers), strict=True):
+                future = caller.future
+                if caller in waiting and not future.done():
+                    caller.result = result
                     future.set_result(None)
-            self._places.clear()
+            self._callers.clear()
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             # As if each caller had awaited the request itself. The loop raises the last two.
             self._cancel_callers()
             raise
         except BaseException as error:
-            if not self._places:
+            if not self._callers:
                 raise
             self._refuse(error)
         finally:
             # The traceback of an error refers to this frame: leave no cycle.
-            del self, places
+            del self, callers
 
     def _drop_cancelled(self) -> bool:
         """Drop the items of callers that have been cancelled and have not gone on since; tell whether any is left."""
-        for place in [place for place in self._places if place.future.done()]:
-            del self._places[place]
+        for caller in [caller for caller in self._callers if caller.future.done()]:
+            del self._callers[caller]
             self._owner.note_dropped()
-        return bool(self._places)
+        return bool(self._callers)
 
     def _cancel_callers(self) -> None:
-        for place in self._waiting():
-            place.future.cancel()
-        self._places.clear()
+        for caller in self._waiting():
+            caller.future.cancel()
+        self._callers.clear()
 
-    def _waiting(self) -> list[_Place]:
-        return [place for place in self._places if not place.future.done()]
+    def _waiting(self) -> list[_Caller]:
+        return [caller for caller in self._callers if not caller.future.done()]
 
     def _refuse(self, error: BaseException) -> None:
         """Give the error to every caller: a copy to each backward, which adds notes on its own node."""
@@ -371,26 +371,26 @@ class Batch:
             refused, error = error, RuntimeError(f"{self._owner.name} raised {error!r}")
             error.__cause__ = refused
         errors: dict[Any, BaseException] = {}
-        for place in self._waiting():
-            of_this = errors.get(place.backward)
+        for caller in self._waiting():
+            of_this = errors.get(caller.backward)
             if of_this is None:
-                of_this = errors[place.backward] = _copy(error) if errors else error
-            place.future.set_exception(of_this)
+                of_this = errors[caller.backward] = _copy(error) if errors else error
+            caller.future.set_exception(of_this)
             # Counts as retrieved: a caller may be closed before it goes on.
-            place.future.exception()
-        self._places.clear()
+            caller.future.exception()
+        self._callers.clear()
 
-    def _results_of(self, found: Any, places: Sequence[_Place]) -> Sequence[Any]:
+    def _results_of(self, found: Any, callers: Sequence[_Caller]) -> Sequence[Any]:
         """Return the result of each item; raise where what the function returned has not one for each."""
         name, key = self._owner.name, self._owner.key
         if key is not None:
             if not isinstance(found, Mapping):
                 raise ArgumentTypeError(must_be(f"what {name} returns", "a dict of results by key", found))
-            keys = [_checked_key(name, key(place.item)) for place in places]
+            keys = [_checked_key(name, key(caller.item)) for caller in callers]
             missing = [one for one in keys if one not in found]
             if missing:
                 raise ArgumentError(
-                    f"{name} was given {counted(len(places), 'item')}, and what it returned has no result for the key "
+                    f"{name} was given {counted(len(callers), 'item')}, and what it returned has no result for the key "
                     f"{missing[0]!r}: return a dict with one for each key(item)"
                 )
             return [found[one] for one in keys]
@@ -400,10 +400,10 @@ class Batch:
             if isinstance(found, Mapping):
                 hint = "write @ag.batched(key=...) for a dict of results by key"
             raise ArgumentTypeError(must_be(f"what {name} returns", "a list", found, hint))
-        if len(found) != len(places):
+        if len(found) != len(callers):
             raise ArgumentError(
-                f"{name} was given {counted(len(places), 'item')} and returned {counted(len(found), 'result')}: return "
-                "one for each item, in the order of the items"
+                f"{name} was given {counted(len(callers), 'item')} and returned {counted(len(found), 'result')}: "
+                "return one for each item, in the order of the items"
             )
         return found
 

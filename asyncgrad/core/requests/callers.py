@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
 
 from ..settings.context import CURRENT_GRAPH_TASK, CURRENT_NODE
 
@@ -16,21 +18,16 @@ __all__ = [
     "Urgency",
     "calling_backward",
     "current_urgency",
-    "most_urgent",
     "most_urgent_of",
     "tell_profiles",
-    "urgency_of",
 ]
 
 
-class Urgency(NamedTuple):
-    """How urgent a request is: of those that wait, the one with the lowest is next."""
+#: How urgent a request is: of those that wait, the lowest is next. The depth of the backward that makes it, negated, so
+#: that the deepest comes first; then its id, so that the oldest does. Outside of all backward passes: 0, and infinite.
+Urgency = tuple[int, float]
 
-    #: The reentrant depth of the backward, negated; 0 outside of all.
-    depth: int
-    #: The id of that backward; None outside of all.
-    backward: int | None
-
+_OUTSIDE: Urgency = (0, math.inf)
 
 #: How urgent the callers are for whom this context works; None where it works for itself.
 URGENCY: ContextVar[Urgency | None] = ContextVar("asyncgrad_urgency", default=None)
@@ -45,36 +42,18 @@ def calling_backward() -> GraphTask | None:
 
 def current_urgency() -> Urgency:
     """Return how urgent a request of this context is."""
-    return urgency_of(calling_backward(), URGENCY.get())
-
-
-def urgency_of(graph_task: GraphTask | None, given: Urgency | None) -> Urgency:
-    """Return how urgent a request is that a backward, if any, has made, for callers of that urgency, if any."""
-    own = Urgency(0, None) if graph_task is None else Urgency(-graph_task.reentrant_depth, graph_task.id)
-    return own if given is None else most_urgent((own, given))
+    return _urgency_of(calling_backward(), URGENCY.get())
 
 
 def most_urgent_of(callers: Iterable[tuple[GraphTask | None, Urgency | None]]) -> Urgency:
-    """Return how urgent a request is for several callers: see `urgency_of`. A request of rows has one for each row."""
-    depth, backward = 0, None
-    urgencies = []
-    for graph_task, given in callers:
-        if graph_task is None or given is not None:
-            urgencies.append(urgency_of(graph_task, given))
-        elif backward is None or (-graph_task.reentrant_depth, graph_task.id) < (depth, backward):
-            depth, backward = -graph_task.reentrant_depth, graph_task.id
-    if backward is not None:
-        urgencies.append(Urgency(depth, backward))
-    return most_urgent(urgencies)
+    """Return how urgent a request is for several callers: for each its backward, if any, and for whom that works."""
+    return min(starmap(_urgency_of, callers))
 
 
-def most_urgent(urgencies: Iterable[Urgency]) -> Urgency:
-    """Return the most urgent: the deepest, then the oldest backward, and a caller outside of all comes last."""
-    return min(urgencies, key=_rank)
-
-
-def _rank(urgency: Urgency) -> tuple[int, bool, int]:
-    return urgency.depth, urgency.backward is None, urgency.backward or 0
+def _urgency_of(graph_task: GraphTask | None, given: Urgency | None) -> Urgency:
+    """Return how urgent a request is that a backward, if any, has made, for callers of that urgency, if any."""
+    own = _OUTSIDE if graph_task is None else (-graph_task.reentrant_depth, graph_task.id)
+    return own if given is None else min(own, given)
 
 
 def tell_profiles(what: object) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import threading
 from collections import deque
 from contextvars import Context
@@ -38,7 +39,7 @@ class _Waiter:
 
     __slots__ = ("_order", "granted", "has_place", "is_gone", "is_queued", "line", "loop", "since")
 
-    def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, order: tuple[int, int, int]) -> None:
+    def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, order: tuple[int, float, int]) -> None:
         self.line, self.loop, self._order = line, loop, order
         #: By the clock of its loop.
         self.since = loop.time()
@@ -114,7 +115,7 @@ class Line:
         self._starts: deque[float] = deque()
         self._next_arrival = itertools.count().__next__
         #: The id of the newest backward that has been in line.
-        self._newest = -1
+        self._newest: float = -1
         #: How many wait on each loop.
         self._loops: dict[asyncio.AbstractEventLoop, int] = {}
         #: By loop, what looks again when the rate allows the next start; None where the loop has yet to set it. One for
@@ -170,11 +171,13 @@ class Line:
             self.in_use -= 1
             self._admit()
 
-    def _order(self) -> tuple[int, int, int]:
+    def _order(self) -> tuple[int, float, int]:
         depth, backward = current_urgency()
-        if backward is not None:
-            self._newest = max(self._newest, backward)
-        return depth, self._newest if backward is None else backward, self._next_arrival()
+        if backward == math.inf:
+            # One outside of all comes after the backward passes that have asked so far, and before later ones.
+            backward = self._newest
+        self._newest = max(self._newest, backward)
+        return depth, backward, self._next_arrival()
 
     def _has_place(self) -> bool:
         return self._requests is None or self.in_use < self._requests

@@ -181,7 +181,6 @@ class BackwardRecord:
         "nodes",
         "outer",
         "outer_key",
-        "root_key",
         "runs",
         "skipped",
         "status",
@@ -194,7 +193,6 @@ class BackwardRecord:
         self.id: int = graph_task.id
         self.outer: int | None = None if graph_task.outer is None else graph_task.outer.id
         self.outer_key = None if graph_task.outer_node is None else key_of(graph_task.outer_node)
-        self.root_key: int = key_of(graph_task.root)
         self.depth: int = graph_task.reentrant_depth
         self.keep_graph: bool = graph_task.keep_graph
         self.until_success: bool = graph_task.until_success

@@ -33,9 +33,9 @@ def randomness() -> Random:
     return Random(f"drawn in the test: {loop.seed}")
 
 
-def random_graph(random: Random, steps: Steps | None = None, *, size: int = 4) -> StepGraph:
+def random_graph(random: Random, steps: Steps | None = None) -> StepGraph:
     """A small random graph: shared sub-graphs, several roots, bodies and hooks of which most are async."""
-    return StepGraph(random.getrandbits(32), Steps() if steps is None else steps, suspends=True, size=size)
+    return StepGraph(random.getrandbits(32), Steps() if steps is None else steps, suspends=True, size=4)
 
 
 def no_task_is_left() -> bool:

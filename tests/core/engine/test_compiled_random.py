@@ -24,12 +24,6 @@ from tests.support.strategies import GraphProgram, programs
 pytestmark = pytest.mark.usefixtures("cache", "all_arrays_are_large")
 
 
-def fractions(program: GraphProgram) -> GraphProgram:
-    """Return the program on numbers whose sums depend on their order."""
-    leaves = tuple((data * 0.7 + 0.1, needs) for data, needs in program.leaves)
-    return program._replace(leaves=leaves, root_grads=tuple(grad * 0.3 + 0.7 for grad in program.root_grads))
-
-
 def roots_of(program: GraphProgram, values: list[Any]) -> tuple[list[Any], list[Any]]:
     return [values[root] for root in program.roots], list(program.root_grads)
 
@@ -37,7 +31,7 @@ def roots_of(program: GraphProgram, values: list[Any]) -> tuple[list[Any], list[
 @settings(max_examples=cases(150))
 @given(programs(), st.sampled_from([0, 1]))
 def test_a_random_graph_gets_the_bits_of_the_engine(program, after):
-    program = fractions(program)
+    program = program.with_fractions()
     found = []
     for mode_after in (None, after, after):
         values = program.tensors()
@@ -51,7 +45,7 @@ def test_a_random_graph_gets_the_bits_of_the_engine(program, after):
 @settings(max_examples=cases(100))
 @given(programs(functions=False), st.data())
 def test_inputs_and_captures_of_a_random_graph_get_the_bits_of_the_engine(program, data):
-    program = fractions(program)
+    program = program.with_fractions()
     wanted = data.draw(st.lists(st.sampled_from(program.tracked), min_size=1, max_size=3))
     found = []
     for after in (None, 0, 0):
@@ -67,7 +61,7 @@ def test_inputs_and_captures_of_a_random_graph_get_the_bits_of_the_engine(progra
 @settings(max_examples=cases(60))
 @given(programs(), st.integers(0, 12))
 async def test_a_random_graph_cancelled_at_any_turn_has_happened_or_not(program, turns):
-    program = fractions(program)
+    program = program.with_fractions()
 
     async def stopped(after: int | None, count: int) -> tuple[Any, Any, Any]:
         values = program.tensors()
@@ -98,7 +92,7 @@ async def test_a_random_graph_cancelled_at_any_turn_has_happened_or_not(program,
 @settings(max_examples=cases(60))
 @given(programs(functions=False), st.integers(0, 5))
 def test_a_random_graph_with_a_failing_hook_leaves_every_gradient(program, which):
-    program = fractions(program)
+    program = program.with_fractions()
 
     def fail(grad: Any) -> None:
         raise ArithmeticError("on the way")
@@ -182,7 +176,7 @@ def hooked_programs() -> Any:
             st.sampled_from(["function", "function", "async def", "suspending"]),
             st.booleans(),
         )
-        return st.tuples(st.just(fractions(program)), st.lists(hook, min_size=1, max_size=5))
+        return st.tuples(st.just(program.with_fractions()), st.lists(hook, min_size=1, max_size=5))
 
     return st.tuples(programs().flatmap(with_hooks), st.one_of(st.just(10**9), st.integers(0, 4)))
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -636,16 +636,6 @@ async def test_an_answer_of_several_gradients_of_which_some_are_none_is_one_answ
 # How long it is kept.
 
 
-@pytest.fixture
-def without_the_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 def kept_by(node: Any) -> list[Any]:
     """Weak references to the arrays that a node has kept as its answer."""
     kept = getattr(node.meta, "answers", {}).values()
@@ -655,7 +645,7 @@ def kept_by(node: Any) -> list[Any]:
 
 @one_loop
 @pytest.mark.parametrize("ends", ["with a success", "with one that keeps nothing", "with the graph"])
-async def test_an_answer_is_gone_once_the_backward_has_succeeded_or_the_graph_is_gone(ends, without_the_collector):
+async def test_an_answer_is_gone_once_the_backward_has_succeeded_or_the_graph_is_gone(ends, no_collector):
     _, service = counting()
     x = leaf(2.0)
     fails_once(x)
@@ -699,7 +689,7 @@ async def test_after_a_success_nothing_is_remembered_of_a_graph_that_can_run_aga
 
 
 @pytest.mark.slow
-def test_ten_thousand_tries_of_other_gradients_keep_one_answer(without_the_collector):
+def test_ten_thousand_tries_of_other_gradients_keep_one_answer(no_collector):
     def fails(grad: Any) -> None:
         raise Trouble("always")
 

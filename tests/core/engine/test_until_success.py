@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from tests.support.loops import on_each_loop, one_loop
 from tests.support.refusals import refused
 from tests.support.sampling import cases
 from tests.support.settings import compiled_after, loop_budget
-from tests.support.strategies import GraphProgram, programs
+from tests.support.strategies import programs
 from tests.support.turns import one_turn, turns
 
 UNTIL: Any = "until_success"
@@ -37,12 +37,6 @@ UNTIL: Any = "until_success"
 def released(nodes: Sequence[Node]) -> list[bool]:
     """For each node, whether it has let go of what it had saved."""
     return [node.saved_entries() is None for node in nodes]
-
-
-def fractions(program: GraphProgram) -> GraphProgram:
-    """The program on numbers whose sums depend on their order."""
-    leaves = tuple((data * 0.7 + 0.1, needs) for data, needs in program.leaves)
-    return program._replace(leaves=leaves, root_grads=tuple(grad * 0.3 + 0.7 for grad in program.root_grads))
 
 
 def one_failing_hook(tensor: Any) -> Any:
@@ -57,7 +51,7 @@ def one_failing_hook(tensor: Any) -> Any:
 @given(programs())
 @settings(max_examples=cases(150))
 def test_after_a_fault_at_each_node_in_turn_a_random_graph_gets_the_bits_of_a_clean_run(run, after, program):
-    program = fractions(program)
+    program = program.with_fractions()
     clean, values = program.tensors(), program.tensors()
     sync.backward([clean[root] for root in program.roots], program.root_grads)
     roots = [values[root] for root in program.roots]
@@ -500,18 +494,8 @@ def test_a_word_that_was_put_together_is_the_word():
 # Memory.
 
 
-@pytest.fixture
-def without_the_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 @one_loop
-async def test_a_success_lets_go_of_what_was_saved_and_a_failure_of_nothing(without_the_collector):
+async def test_a_success_lets_go_of_what_was_saved_and_a_failure_of_nothing(no_collector):
     x = leaf(1.0, 2.0)
     middle = np.exp(x)
     out = np.multiply(middle, middle).sum()
@@ -528,7 +512,7 @@ async def test_a_success_lets_go_of_what_was_saved_and_a_failure_of_nothing(with
 
 
 @pytest.mark.slow
-def test_ten_thousand_tries_leave_nothing_behind(without_the_collector):
+def test_ten_thousand_tries_leave_nothing_behind(no_collector):
     x = leaf(1.0, 2.0)
     out = np.multiply(awaiting(np.exp(x), lambda grad: one_turn()), x).sum()
 

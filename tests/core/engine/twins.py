@@ -55,12 +55,12 @@ class Twins(NamedTuple):
         return list(pairs.values())
 
 
-def twins(seed: int, *, leaves: int = 3, steps: int = 14) -> Twins:
+def twins(seed: int) -> Twins:
     """Grow one random graph in both, of operations with one or two inputs and one or two outputs."""
-    randomness = random.Random(seed)
+    randomness, leaves = random.Random(seed), 3
     ours: list[Any] = [ag.tensor(np.ones(2), requires_grad=True) for _ in range(leaves)]
     theirs: list[Any] = [torch.ones(2, dtype=torch.double, requires_grad=True) for _ in range(leaves)]
-    for _ in range(steps):
+    for _ in range(14):
         kind = randomness.choice(["add", "add", "double", "pair"])
         # Late ones more often, so that the graph grows deep.
         i, j = (max(randomness.randrange(len(ours)), randomness.randrange(len(ours))) for _ in range(2))

@@ -29,11 +29,6 @@ def apart(*shape: int) -> np.ndarray:
     return 0.2 * normal(*shape) + np.eye(shape[-2], shape[-1]) * (1 + np.arange(shape[-1]))
 
 
-def of_rank(rank: int, rows: int, columns: int) -> np.ndarray:
-    """Draw a matrix of a rank."""
-    return normal(rows, rank) @ normal(rank, columns)
-
-
 def both(*args: Any, **kwargs: Any) -> Case:
     """Return a case in which the first two arguments are differentiated."""
     return Case(args, kwargs, differentiate=(0, 1))

@@ -19,11 +19,7 @@ from tests.core.ops import (
     cases_sets,
 )
 from tests.core.ops.finite_differences import Case
-
-
-def counted(*shape: int) -> np.ndarray:
-    """Return an array that counts up from 1."""
-    return np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)
+from tests.core.ops.forms import FORMS, counted
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -31,23 +27,15 @@ def numbers(*shape: int) -> np.ndarray:
     return np.asarray(np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3)
 
 
-NOTHING, SCALAR, ONE, ROW, GRID, CUBE = (
-    counted(0),
-    counted(),
-    counted(1),
-    counted(3),
-    counted(2, 3),
-    counted(2, 3, 2),
-)
-WIDE, TALL = counted(0, 3), counted(2, 0)
-FORMS = (NOTHING, SCALAR, ONE, ROW, GRID, CUBE, WIDE, TALL, counted(1, 3), counted(3, 1), counted(1, 1))
+NOTHING, SCALAR, ONE, ROW, GRID, CUBE, WIDE, TALL = FORMS[:8]
+ALL_FORMS = (*FORMS, counted(1, 1))
 SQUARE = GRID[:, :2] + 3 * np.eye(2)
 MASK = np.array([[True, False, True], [False, True, True]])
 
 
 def in_each_form(*more: Any, **kwargs: Any) -> list[Case]:
     """Return a call for each form of the first argument."""
-    return [Case((form, *more), kwargs) for form in FORMS]
+    return [Case((form, *more), kwargs) for form in ALL_FORMS]
 
 
 def calls(*arguments: tuple[Any, ...]) -> list[Case]:
@@ -80,7 +68,7 @@ _ALIKE = [
     Case((2.5, GRID)),
 ]
 _SPLITS = [Case((CUBE, 1)), Case((CUBE, [])), Case((CUBE, [0, 1])), Case((WIDE, 1)), Case((counted(2, 2, 2), 2))]
-_STACKS = [Case(([form],)) for form in FORMS] + [
+_STACKS = [Case(([form],)) for form in ALL_FORMS] + [
     Case(([GRID, GRID],)),
     Case((GRID,)),
     Case(((CUBE, CUBE),)),
@@ -105,13 +93,13 @@ CASES: dict[Callable[..., Any], list[Case]] = {
             *(np.emath.arccos, np.emath.arcsin, np.emath.arctanh),
         )
     },
-    np.emath.logn: [Case((3.0, form)) for form in FORMS],
+    np.emath.logn: [Case((3.0, form)) for form in ALL_FORMS],
     np.emath.power: in_each_form(2.0) + in_each_form(-1),
     # Elements in other places.
     np.pad: [
-        *[Case((form, width)) for form in FORMS for width in (0, 1, ((0, 0),), [])],
-        *[Case((form, 0, mode)) for form in FORMS for mode in ("edge", "reflect", "symmetric", "wrap")],
-        *[Case((form, 2, mode)) for form in FORMS for mode in ("edge", "reflect", "symmetric", "wrap")],
+        *[Case((form, width)) for form in ALL_FORMS for width in (0, 1, ((0, 0),), [])],
+        *[Case((form, 0, mode)) for form in ALL_FORMS for mode in ("edge", "reflect", "symmetric", "wrap")],
+        *[Case((form, 2, mode)) for form in ALL_FORMS for mode in ("edge", "reflect", "symmetric", "wrap")],
         *[Case((GRID, ((1, 0), (0, 2)), mode)) for mode in ("constant", "edge", "reflect", "symmetric", "wrap")],
         Case((GRID, {0: 1})),
         Case((GRID, {-1: (1, 0)}, "edge")),
@@ -119,10 +107,12 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((WIDE, ((1, 1), (0, 0)))),
         Case((numbers(2, 2), 1), {"constant_values": 1.5}),
     ],
-    np.tile: [Case((form, reps)) for form in FORMS for reps in (1, 0, 2, (), (1,), (1, 1), (2, 1), (1, 2), (1, 1, 1))],
+    np.tile: [
+        Case((form, reps)) for form in ALL_FORMS for reps in (1, 0, 2, (), (1,), (1, 1), (2, 1), (1, 2), (1, 1, 1))
+    ],
     np.repeat: [
-        *[Case((form, count)) for form in FORMS for count in (0, 1, 2, [1], [2], [])],
-        *[Case((form, count, 0)) for form in FORMS for count in (0, 1, 2, [1], [])],
+        *[Case((form, count)) for form in ALL_FORMS for count in (0, 1, 2, [1], [2], [])],
+        *[Case((form, count, 0)) for form in ALL_FORMS for count in (0, 1, 2, [1], [])],
         Case((ROW, [0, 1, 2])),
         Case((GRID, [2, 0], 0)),
         Case((GRID, [2, 0, 1], -1)),
@@ -144,9 +134,9 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.rot90: [case for k in (-1, 0, 1, 2, 3, 4) for case in in_each_form(k)] + [Case((CUBE, 1, (2, 0)))],
     # Shapes.
     np.reshape: [
-        *[Case((form, -1, order)) for form in FORMS for order in "CFA"],
-        *[Case((form, form.shape)) for form in FORMS],
-        *[Case((form, form.shape[::-1]), {"copy": copy}) for form in FORMS for copy in (None, True, False)],
+        *[Case((form, -1, order)) for form in ALL_FORMS for order in "CFA"],
+        *[Case((form, form.shape)) for form in ALL_FORMS],
+        *[Case((form, form.shape[::-1]), {"copy": copy}) for form in ALL_FORMS for copy in (None, True, False)],
         *[Case((CUBE, (3, 4), order), {"copy": copy}) for order in "CFA" for copy in (None, True, False)],
         *[Case((CUBE, (2, -1), order)) for order in "CFA"],
         Case((SCALAR, ())),
@@ -156,7 +146,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((WIDE, (0,))),
         Case((TALL, (0, -1))),
     ],
-    np.ravel: [Case((form, order)) for form in (*FORMS, np.moveaxis(CUBE, 0, 1), CUBE.T) for order in _ORDERS],
+    np.ravel: [Case((form, order)) for form in (*ALL_FORMS, np.moveaxis(CUBE, 0, 1), CUBE.T) for order in _ORDERS],
     np.transpose: [
         *in_each_form(),
         *in_each_form(()),
@@ -179,9 +169,9 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((counted(1, 3, 1), (0, 2))),
     ],
     np.broadcast_to: [
-        *[Case((form, form.shape)) for form in FORMS],
-        *[Case((form, (2, *form.shape))) for form in FORMS],
-        *[Case((form, (0, *form.shape))) for form in FORMS],
+        *[Case((form, form.shape)) for form in ALL_FORMS],
+        *[Case((form, (2, *form.shape))) for form in ALL_FORMS],
+        *[Case((form, (0, *form.shape))) for form in ALL_FORMS],
         Case((ONE, 4)),
         Case((SCALAR, ())),
     ],
@@ -192,12 +182,12 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.meshgrid: [
         *[Case((ROW, NOTHING), {"copy": copy, "sparse": sparse}) for copy in (True, False) for sparse in (True, False)],
         *[Case((ROW, ONE), {"copy": copy, "sparse": sparse}) for copy in (True, False) for sparse in (True, False)],
-        *[Case((form,), {"copy": copy}) for form in FORMS for copy in (True, False)],
+        *[Case((form,), {"copy": copy}) for form in ALL_FORMS for copy in (True, False)],
         Case((ROW, counted(2), counted(2)), {"indexing": "ij", "copy": False}),
         Case((ROW, counted(2), counted(2)), {"indexing": "xy"}),
         Case((SCALAR, ROW)),
     ],
-    np.copy: [Case((form, order)) for form in FORMS for order in _ORDERS] + in_each_form(),
+    np.copy: [Case((form, order)) for form in ALL_FORMS for order in _ORDERS] + in_each_form(),
     # Diagonals and windows.
     np.diagonal: [*in_each_form(), *in_each_form(1), *in_each_form(-5), Case((CUBE, 0, 0, 2)), Case((CUBE, 1, 2, 1))],
     np.diag: [*in_each_form(), *in_each_form(1), *in_each_form(-9)],
@@ -209,8 +199,8 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.linalg.trace: in_each_form(),
     np.lib.stride_tricks.sliding_window_view: [
         *in_each_form(1, 0),
-        *[Case((form, form.shape)) for form in FORMS],
-        *[Case((form, ())) for form in FORMS],
+        *[Case((form, form.shape)) for form in ALL_FORMS],
+        *[Case((form, ())) for form in ALL_FORMS],
         Case((GRID, (1, 1))),
         Case((GRID, 2, 1), {"writeable": True}),
         Case((GRID, 0, 1)),
@@ -286,7 +276,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((True, ROW, 0.0), differentiate=(1,)),
         Case((np.zeros((0, 3), bool), ROW, WIDE), differentiate=(1, 2)),
         Case((MASK, ROW, 1), differentiate=(1,)),
-        *[Case((form,)) for form in FORMS],
+        *[Case((form,)) for form in ALL_FORMS],
     ],
     np.sort: [*_OVER_ONE_AXIS, *in_each_form(None), *in_each_form(kind="stable")],
     np.partition: [
@@ -299,8 +289,8 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     # Joined and cut apart.
     np.concatenate: [
         *_STACKS,
-        *[Case(([form, form],), {"axis": None}) for form in FORMS],
-        *[Case(([form, form], -1)) for form in FORMS],
+        *[Case(([form, form],), {"axis": None}) for form in ALL_FORMS],
+        *[Case(([form, form], -1)) for form in ALL_FORMS],
         Case(([GRID, WIDE],)),
         Case(([GRID, TALL], 1)),
         Case(((CUBE, CUBE), 1)),
@@ -308,7 +298,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     ],
     np.stack: [
         *_STACKS,
-        *[Case(([form, form], -1)) for form in FORMS],
+        *[Case(([form, form], -1)) for form in ALL_FORMS],
         *[Case(([CUBE, CUBE], axis)) for axis in range(4)],
     ],
     np.hstack: _STACKS,
@@ -316,16 +306,16 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.dstack: _STACKS,
     np.column_stack: _STACKS,
     np.block: [
-        *[Case((form,)) for form in FORMS],
+        *[Case((form,)) for form in ALL_FORMS],
         *_STACKS,
         Case(([[GRID, GRID], [GRID, GRID]],)),
         Case(([[SCALAR]],)),
         Case(([[CUBE], [CUBE]],)),
     ],
     np.append: [
-        *[Case((form, [])) for form in FORMS],
-        *[Case((form, form)) for form in FORMS],
-        *[Case((form, form, 0)) for form in FORMS],
+        *[Case((form, [])) for form in ALL_FORMS],
+        *[Case((form, form)) for form in ALL_FORMS],
+        *[Case((form, form, 0)) for form in ALL_FORMS],
         Case((GRID, TALL, 1)),
         Case((CUBE, CUBE, 2)),
     ],
@@ -346,7 +336,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         [
             *in_each_form(0.5),
             *in_each_form([0.5]),
-            *[Case((form, [])) for form in FORMS if form.size],
+            *[Case((form, [])) for form in ALL_FORMS if form.size],
             *in_each_form(0.5, 0),
             *in_each_form([0.25, 0.5], -1),
             *in_each_form([0.25, 0.5], -1, keepdims=True),
@@ -368,7 +358,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((counted(4, 3),), {"axis": 0, "edge_order": 2}),
     ],
     np.trapezoid: [*in_each_form(), *in_each_form(axis=0), Case((GRID, ROW)), Case((GRID,), {"dx": 0.5, "axis": 0})],
-    np.interp: [Case((form, ROW, 2 * ROW), differentiate=(0, 1, 2)) for form in (*FORMS, 2.5, [1.5, 2.0])],
+    np.interp: [Case((form, ROW, 2 * ROW), differentiate=(0, 1, 2)) for form in (*ALL_FORMS, 2.5, [1.5, 2.0])],
     np.sinc: in_each_form(),
     np.nan_to_num: [*in_each_form(), *in_each_form(copy=False), *in_each_form(nan=1.0)],
     np.clip: [
@@ -492,8 +482,8 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     **cases_sets.DEGENERATE,
     # Writes, into the first argument.
     np.copyto: [
-        *[Case((form, 5.0)) for form in FORMS],
-        *[Case((form, form + 1)) for form in FORMS],
+        *[Case((form, 5.0)) for form in ALL_FORMS],
+        *[Case((form, form + 1)) for form in ALL_FORMS],
         Case((GRID, ROW)),
         Case((GRID, 5), {"where": MASK}),
         Case((GRID, counted(1, 2, 3))),
@@ -502,33 +492,33 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.put: [
         *[
             Case((form, index, value))
-            for form in FORMS
+            for form in ALL_FORMS
             for index in (0, [0], [], [0, 0], [-1, 0])
             for value in (7.0, [7.0, 8.0], [])
         ],
         *[
             Case((form, index, value), {"mode": mode})
-            for form in FORMS
+            for form in ALL_FORMS
             for index in ([5, -7], [0, 1, 2, 3], 3)
             for value in (7.0, [7.0, 8.0], [[4.0], [5.0], [6.0]])
             for mode in ("raise", "wrap", "clip")
         ],
     ],
     np.place: [
-        *[Case((form, np.ones(form.shape, bool), value)) for form in FORMS for value in (7.0, [7.0, 8.0], [])],
-        *[Case((form, np.zeros(form.shape, bool), value)) for form in FORMS for value in (7.0, [])],
+        *[Case((form, np.ones(form.shape, bool), value)) for form in ALL_FORMS for value in (7.0, [7.0, 8.0], [])],
+        *[Case((form, np.zeros(form.shape, bool), value)) for form in ALL_FORMS for value in (7.0, [])],
         Case((GRID, MASK, [1.0, 2.0, 3.0])),
         Case((GRID, MASK[:1], 1.0)),
     ],
     np.putmask: [
-        *[Case((form, np.ones(form.shape, bool), value)) for form in FORMS for value in (7.0, [7.0, 8.0], [])],
-        *[Case((form, np.zeros(form.shape, bool), value)) for form in FORMS for value in (7.0, [])],
+        *[Case((form, np.ones(form.shape, bool), value)) for form in ALL_FORMS for value in (7.0, [7.0, 8.0], [])],
+        *[Case((form, np.zeros(form.shape, bool), value)) for form in ALL_FORMS for value in (7.0, [])],
         Case((GRID, MASK, 10 * GRID)),
         Case((GRID, MASK[:1], 1.0)),
     ],
     np.put_along_axis: [
-        *[Case((form, np.array([0]), 7.0, None)) for form in FORMS],
-        *[Case((form, np.zeros((1,) * form.ndim, int), 7.0, 0)) for form in FORMS],
+        *[Case((form, np.array([0]), 7.0, None)) for form in ALL_FORMS],
+        *[Case((form, np.zeros((1,) * form.ndim, int), 7.0, 0)) for form in ALL_FORMS],
         Case((GRID, np.array([[0], [2]]), np.array([[7.0], [8.0]]), 1)),
         Case((GRID, np.zeros((2, 0), int), 7.0, 1)),
         Case((GRID, np.array([], int), 7.0, None)),
@@ -555,12 +545,12 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.full_like: [*in_each_form(2.5), *in_each_form(2.5, order="C"), *in_each_form(2.5, dtype=int)],
     np.count_nonzero: [*in_each_form(), *in_each_form(0)],
     np.digitize: in_each_form(ROW),
-    np.searchsorted: [Case((ROW, form)) for form in FORMS],
+    np.searchsorted: [Case((ROW, form)) for form in ALL_FORMS],
     np.isin: [*in_each_form(ROW), *in_each_form([])],
-    np.lexsort: [Case((form,)) for form in FORMS],
+    np.lexsort: [Case((form,)) for form in ALL_FORMS],
     np.common_type: in_each_form(),
     np.can_cast: calls((np.float64, np.float32)),
-    np.unravel_index: [Case((numbers(*form.shape), (3, 1))) for form in FORMS],
+    np.unravel_index: [Case((numbers(*form.shape), (3, 1))) for form in ALL_FORMS],
     np.ravel_multi_index: [Case(((numbers(3), numbers(3)), (3, 3))), Case(((numbers(), numbers()), (3, 3)))],
     **_for_each((np.diag_indices_from, np.tril_indices_from, np.triu_indices_from), calls((SQUARE,), (counted(0, 0),))),
     **_for_each((np.may_share_memory, np.shares_memory), calls((ROW, ROW), (GRID, GRID[0]))),

@@ -10,6 +10,7 @@ import numpy as np
 from tests.core.ops.cases_elementwise import normal, positive
 from tests.core.ops.cases_products import both
 from tests.core.ops.finite_differences import Case
+from tests.core.ops.forms import FORMS
 
 __all__ = ["CASES", "DEGENERATE"]
 
@@ -82,39 +83,34 @@ CASES: dict[Callable[..., Any], list[Case]] = {
 }
 
 
-def _counted(*shape: int) -> np.ndarray:
-    return np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)
-
-
-_FORMS = [_counted(*shape) for shape in ((0,), (), (1,), (3,), (2, 3), (2, 3, 2), (0, 3), (2, 0), (1, 3), (3, 1))]
-_COVARIANCES = [Case((form,), {"rowvar": rowvar}) for form in _FORMS for rowvar in (True, False)]
+_COVARIANCES = [Case((form,), {"rowvar": rowvar}) for form in FORMS for rowvar in (True, False)]
 
 DEGENERATE: dict[Callable[..., Any], list[Case]] = {
-    np.nanmedian: [Case((form, axis)) for form in _FORMS for axis in (None, 0, -1)],
+    np.nanmedian: [Case((form, axis)) for form in FORMS for axis in (None, 0, -1)],
     np.nanquantile: [
-        Case((form, share, axis)) for form in _FORMS if form.size for share in (0.5, [0.5]) for axis in (None, 0)
+        Case((form, share, axis)) for form in FORMS if form.size for share in (0.5, [0.5]) for axis in (None, 0)
     ],
-    np.nanpercentile: [Case((form, 50.0, axis)) for form in _FORMS if form.size for axis in (None, 0, -1)],
-    np.sort_complex: [Case((form,)) for form in _FORMS],
+    np.nanpercentile: [Case((form, 50.0, axis)) for form in FORMS if form.size for axis in (None, 0, -1)],
+    np.sort_complex: [Case((form,)) for form in FORMS],
     np.trim_zeros: [
-        *[Case((row, trim)) for row in (_FORMS[0], _FORMS[3], np.zeros(2), np.eye(4)[2]) for trim in ("fb", "F", "b")],
-        Case((_FORMS[3], "x")),
+        *[Case((row, trim)) for row in (FORMS[0], FORMS[3], np.zeros(2), np.eye(4)[2]) for trim in ("fb", "F", "b")],
+        Case((FORMS[3], "x")),
     ],
-    np.cov: [*_COVARIANCES, Case((_FORMS[4], _FORMS[3])), Case((_FORMS[4],), {"dtype": np.float32})],
-    np.corrcoef: [*_COVARIANCES, Case((_FORMS[4], _FORMS[3]))],
+    np.cov: [*_COVARIANCES, Case((FORMS[4], FORMS[3])), Case((FORMS[4],), {"dtype": np.float32})],
+    np.corrcoef: [*_COVARIANCES, Case((FORMS[4], FORMS[3]))],
     np.piecewise: [
-        *[Case((form, [form > 2, form <= 2], [np.square, 2])) for form in _FORMS],
-        *[Case((form, [form > 2], [np.negative])) for form in _FORMS],
-        Case((_FORMS[3], [], [])),
-        Case((_FORMS[3], [True, False, True], [7.0])),
-        Case((_FORMS[3], [_FORMS[3] > 1], [1, 2, 3])),
+        *[Case((form, [form > 2, form <= 2], [np.square, 2])) for form in FORMS],
+        *[Case((form, [form > 2], [np.negative])) for form in FORMS],
+        Case((FORMS[3], [], [])),
+        Case((FORMS[3], [True, False, True], [7.0])),
+        Case((FORMS[3], [FORMS[3] > 1], [1, 2, 3])),
     ],
     np.apply_along_axis: [
-        *[Case((np.sum, 0, form), differentiate=(2,)) for form in _FORMS],
-        *[Case((_sorted_square, -1, form), differentiate=(2,)) for form in _FORMS],
-        Case((_outer, 1, _FORMS[5]), differentiate=(2,)),
+        *[Case((np.sum, 0, form), differentiate=(2,)) for form in FORMS],
+        *[Case((_sorted_square, -1, form), differentiate=(2,)) for form in FORMS],
+        Case((_outer, 1, FORMS[5]), differentiate=(2,)),
     ],
     np.apply_over_axes: [
-        *[Case((np.sum, form, axis), differentiate=(1,)) for form in _FORMS for axis in (0, -1, [0, 1], [])],
+        *[Case((np.sum, form, axis), differentiate=(1,)) for form in FORMS for axis in (0, -1, [0, 1], [])],
     ],
 }

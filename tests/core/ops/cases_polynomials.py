@@ -10,6 +10,7 @@ import numpy as np
 from tests.core.ops.cases_elementwise import normal, positive
 from tests.core.ops.cases_products import both, random_whole_numbers
 from tests.core.ops.finite_differences import Case
+from tests.core.ops.forms import counted
 
 __all__ = ["CASES", "DEGENERATE"]
 
@@ -47,11 +48,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
 }
 
 
-def _counted(*shape: int) -> np.ndarray:
-    return np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)
-
-
-_NOTHING, _SCALAR, _ONE, _ROW, _GRID = (_counted(*shape) for shape in ((0,), (), (1,), (3,), (2, 3)))
+_NOTHING, _SCALAR, _ONE, _ROW, _GRID = (counted(*shape) for shape in ((0,), (), (1,), (3,), (2, 3)))
 _ROWS = (_NOTHING, _ONE, _ROW)
 _PAIRS = [Case((a, v)) for a in (_SCALAR, _ONE, _ROW) for v in (_SCALAR, _ONE, _ROW)]
 

@@ -10,6 +10,7 @@ import numpy as np
 from tests.core.ops.cases_elementwise import normal, positive, two
 from tests.core.ops.cases_products import both
 from tests.core.ops.finite_differences import Case
+from tests.core.ops.forms import FORMS, counted
 
 __all__ = ["CASES", "DEGENERATE"]
 
@@ -65,16 +66,9 @@ CASES: dict[Callable[..., Any], list[Case]] = {
 }
 
 
-def _counted(*shape: int) -> np.ndarray:
-    return np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)
-
-
-_FORMS = [_counted(*shape) for shape in ((0,), (), (1,), (3,), (2, 3), (2, 3, 2), (0, 3), (2, 0), (1, 3), (3, 1))]
-
-
 def _each(*more: Any, **kwargs: Any) -> list[Case]:
     """Return a call for each form of the first argument."""
-    return [Case((form, *more), kwargs) for form in _FORMS]
+    return [Case((form, *more), kwargs) for form in FORMS]
 
 
 _SPACED = [
@@ -82,13 +76,13 @@ _SPACED = [
     *_each(10, 1),
     *_each(10, 0),
     *_each(10, 3, endpoint=False, axis=-1),
-    Case((_FORMS[4], _FORMS[3] + 5, 2), differentiate=(0, 1)),
+    Case((FORMS[4], FORMS[3] + 5, 2), differentiate=(0, 1)),
 ]
 DEGENERATE: dict[Callable[..., Any], list[Case]] = {
     np.linspace: [*_SPACED, *_each(10, 3, retstep=True), *_each(10, 3, dtype=np.float32)],
-    np.logspace: [*_SPACED, *_each(3, 2, base=_counted(1)), *_each(3, 2, dtype=np.float32)],
+    np.logspace: [*_SPACED, *_each(3, 2, base=counted(1)), *_each(3, 2, dtype=np.float32)],
     np.geomspace: [*_SPACED, *_each(10, 3, dtype=np.float32)],
-    np.ediff1d: [*_each(), *_each(_counted(2)), *_each(None, _counted()), *_each(_counted(0), _counted(2))],
+    np.ediff1d: [*_each(), *_each(counted(2)), *_each(None, counted()), *_each(counted(0), counted(2))],
     np.unwrap: [*_each(), *_each(None, 0), *_each(1.5, period=2)],
     np.insert: [
         *_each(0, 7.0),
@@ -96,10 +90,10 @@ DEGENERATE: dict[Callable[..., Any], list[Case]] = {
         *_each([0], [7.0]),
         *_each([0, 0], 7.0),
         *_each(0, 7.0, 0),
-        *_each(0, _counted(2), -1),
+        *_each(0, counted(2), -1),
         *_each(slice(0, 0), 7.0),
-        Case((_FORMS[4], np.array([True, False, True]), 7.0, 1)),
-        Case((_FORMS[3], 9, 7.0)),
+        Case((FORMS[4], np.array([True, False, True]), 7.0, 1)),
+        Case((FORMS[3], 9, 7.0)),
     ],
     np.resize: [*_each(4), *_each((2, 0)), *_each(()), *_each((2, 5)), *_each(-1)],
     np.nancumsum: [*_each(), *_each(0), *_each(-1)],

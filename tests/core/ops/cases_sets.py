@@ -10,6 +10,7 @@ import numpy as np
 from tests.core.ops.cases_elementwise import normal, positive
 from tests.core.ops.cases_products import both, distinct
 from tests.core.ops.finite_differences import Case
+from tests.core.ops.forms import FORMS
 
 __all__ = ["CASES", "DEGENERATE"]
 
@@ -73,44 +74,39 @@ CASES: dict[Callable[..., Any], list[Case]] = {
 }
 
 
-def _counted(*shape: int) -> np.ndarray:
-    return np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)
-
-
-_FORMS = [_counted(*shape) for shape in ((0,), (), (1,), (3,), (2, 3), (2, 3, 2), (0, 3), (2, 0), (1, 3), (3, 1))]
-_EACH = [Case((form,)) for form in _FORMS]
-_PAIRS = [Case((form, other)) for form in _FORMS for other in (_FORMS[0], _FORMS[3], _FORMS[4])]
+_EACH = [Case((form,)) for form in FORMS]
+_PAIRS = [Case((form, other)) for form in FORMS for other in (FORMS[0], FORMS[3], FORMS[4])]
 _NUMBERS = np.array([0, 2, 2])
 
 DEGENERATE: dict[Callable[..., Any], list[Case]] = {
     np.unique: [
         *_EACH,
-        *[Case((form, True, True, True)) for form in _FORMS],
-        *[Case((form,), {"axis": 0}) for form in _FORMS],
-        *[Case((form, True, True, True, -1), {"equal_nan": False}) for form in _FORMS],
+        *[Case((form, True, True, True)) for form in FORMS],
+        *[Case((form,), {"axis": 0}) for form in FORMS],
+        *[Case((form, True, True, True, -1), {"equal_nan": False}) for form in FORMS],
     ],
     np.unique_all: _EACH,
     np.unique_counts: _EACH,
     np.unique_inverse: _EACH,
-    np.unique_values: [Case((_FORMS[2],)), Case((_FORMS[0],))],
+    np.unique_values: [Case((FORMS[2],)), Case((FORMS[0],))],
     np.union1d: _PAIRS,
-    np.intersect1d: [*_PAIRS, Case((_FORMS[3], _FORMS[4]), {"return_indices": True})],
-    np.setdiff1d: [*_PAIRS, Case((_FORMS[3], _FORMS[2], True))],
-    np.setxor1d: [*_PAIRS, Case((_FORMS[3], _FORMS[2], True))],
+    np.intersect1d: [*_PAIRS, Case((FORMS[3], FORMS[4]), {"return_indices": True})],
+    np.setdiff1d: [*_PAIRS, Case((FORMS[3], FORMS[2], True))],
+    np.setxor1d: [*_PAIRS, Case((FORMS[3], FORMS[2], True))],
     np.bincount: [
         Case((_NUMBERS,)),
         Case((_NUMBERS,), {"minlength": 5}),
-        Case((_NUMBERS[:0],), {"weights": _FORMS[0]}, differentiate=("weights",)),
-        Case((_NUMBERS, _FORMS[3]), differentiate=(1,)),
+        Case((_NUMBERS[:0],), {"weights": FORMS[0]}, differentiate=("weights",)),
+        Case((_NUMBERS, FORMS[3]), differentiate=(1,)),
         Case((_NUMBERS, [1.0, 2.0, 3.0])),
-        Case((_FORMS[4],)),
+        Case((FORMS[4],)),
     ],
     np.histogram: [
         *_EACH,
-        *[Case((form, 3, (0.0, 5.0)), {"density": True}) for form in _FORMS],
-        *[Case((form, [0.0, 2.0, 4.0])) for form in _FORMS],
+        *[Case((form, 3, (0.0, 5.0)), {"density": True}) for form in FORMS],
+        *[Case((form, [0.0, 2.0, 4.0])) for form in FORMS],
     ],
-    np.histogram_bin_edges: [*_EACH, *[Case((form, 3)) for form in _FORMS]],
-    np.histogram2d: [Case((_FORMS[3], _FORMS[3])), Case((_FORMS[3], _FORMS[3], 2)), Case((_FORMS[0], _FORMS[0], 2))],
-    np.histogramdd: [Case((_FORMS[4],), {"bins": 2}), Case((_FORMS[6], 2)), Case(([_FORMS[3], _FORMS[3]], 2))],
+    np.histogram_bin_edges: [*_EACH, *[Case((form, 3)) for form in FORMS]],
+    np.histogram2d: [Case((FORMS[3], FORMS[3])), Case((FORMS[3], FORMS[3], 2)), Case((FORMS[0], FORMS[0], 2))],
+    np.histogramdd: [Case((FORMS[4],), {"bins": 2}), Case((FORMS[6], 2)), Case(([FORMS[3], FORMS[3]], 2))],
 }

@@ -18,7 +18,7 @@ import asyncgrad as ag
 from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
 from asyncgrad.errors import InPlaceError
 from tests.core.ops import cases_degenerate, memory
-from tests.core.ops.cases_degenerate import CUBE, FORMS, GRID, MASK, ONE, ROW, SCALAR, SQUARE, WIDE
+from tests.core.ops.cases_degenerate import ALL_FORMS, CUBE, GRID, MASK, ONE, ROW, SCALAR, SQUARE, WIDE
 from tests.core.ops.finite_differences import Case, leaves_of
 from tests.core.ops.numpy_rules import rules_of_numpy
 from tests.core.ops.test_nondifferentiable import ARGUMENTS
@@ -182,7 +182,7 @@ def test_what_a_method_gives_lies_in_memory_as_numpys_own(name: str) -> None:
     def method(array: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(array, name)(*args, **kwargs)
 
-    cases = [Case((form, *args), kwargs) for args, kwargs in METHODS[name] for form in FORMS]
+    cases = [Case((form, *args), kwargs) for args, kwargs in METHODS[name] for form in ALL_FORMS]
     if name == "choose":
         cases = [
             Case((np.array([0, 1, 0]), [ROW, 2.0])),
@@ -211,8 +211,8 @@ OPERATORS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_an_operator_gives_lies_in_memory_as_numpys_own(name: str) -> None:
-    pairs = [(form, other) for form in FORMS for other in (form, form + 1, ROW, SCALAR, 2, 2.5)]
-    pairs += [(2.5, form) for form in FORMS] + [(SQUARE, SQUARE), (GRID, GRID.T), (CUBE, SQUARE), (WIDE, ROW)]
+    pairs = [(form, other) for form in ALL_FORMS for other in (form, form + 1, ROW, SCALAR, 2, 2.5)]
+    pairs += [(2.5, form) for form in ALL_FORMS] + [(SQUARE, SQUARE), (GRID, GRID.T), (CUBE, SQUARE), (WIDE, ROW)]
 
     assert _differences(OPERATORS[name], [Case(pair) for pair in pairs]) == []
 
@@ -268,7 +268,7 @@ def test_what_an_index_gives_lies_in_memory_as_numpys_own(index: str) -> None:
 @pytest.mark.parametrize("value", [7.0, [7.0], ONE, SCALAR, ROW, np.zeros(0)], ids=repr)
 @pytest.mark.parametrize("index", INDICES)
 def test_a_write_by_an_index_changes_what_it_changes_in_numpy(index: str, value: Any) -> None:
-    cases = [Case((form, INDICES[index], value)) for form in FORMS if value is not form]
+    cases = [Case((form, INDICES[index], value)) for form in ALL_FORMS if value is not form]
 
     assert _differences(operator.setitem, cases) == []
 

@@ -41,7 +41,7 @@ async def test_gradients_are_those_without_hooks(kind: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pack", "unpack", "both"])
-async def test_gradgradcheck_holds(kind: str):
+async def test_what_async_hooks_pack_can_be_differentiated_twice(kind: str):
     async def packed(x: Any) -> Any:
         async with Store().hooks(kind):
             return saving_chain(x)

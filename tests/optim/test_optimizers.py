@@ -208,7 +208,7 @@ def test_an_error_of_an_update_that_is_no_lack_of_state_is_raised_without_a_seco
             def update(param: Any, grad: Any, state: Any) -> None:
                 param += 1
                 if group.get("has_mean"):
-                    {}["other"]
+                    raise KeyError("other")
 
             return update
 

@@ -146,8 +146,8 @@ CALLS: dict[str, tuple[Call, Case]] = {
         lambda module, points, values, at: module.LinearNDInterpolator(points, values, rescale=True)(at),
         Case((_SOME, _SOME**2, _SOME[:3] / 2), {}, _ALL),
     ),
-    "griddata cubic": (
-        lambda module, points, values, at: module.griddata(points, values, at, "cubic", rescale=True),
+    "CloughTocher2DInterpolator": (
+        lambda module, points, values, at: module.CloughTocher2DInterpolator(points, values, rescale=True)(at),
         Case((_SOME, np.sin(_SOME), _SOME[:3] / 2), {}, _ALL),
     ),
     "NearestNDInterpolator": (
@@ -174,7 +174,7 @@ CALLS: dict[str, tuple[Call, Case]] = {
         lambda module, c, x, at: module.PPoly(c, x).antiderivative()(at) + module.PPoly(c, x).integrate(0.25, 1.5),
         Case((_RNG.normal(size=(3, 4)), _X[::-1].copy(), _BEYOND), {}, _ALL),
     ),
-    "RectBivariateSpline, its derivative": (
+    "RectBivariateSpline-derivative": (
         lambda module, x, y, z, at: module.RectBivariateSpline(x, y, z).partial_derivative(1, 2).ev(at, at[::-1] / 4),
         Case((_X, _WIDE[0], _RNG.normal(size=(5, 6)), _AT), {}, (2, 3)),
     ),

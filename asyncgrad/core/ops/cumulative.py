@@ -26,6 +26,7 @@ __all__ = [
     "cumulative_prod",
     "cumulative_sum",
     "diff",
+    "forward_recurrence",
     "product_of_others",
     "real_if_asked",
     "recurrence",
@@ -115,19 +116,19 @@ def recurrence(g: Any, a: Any, axis: int) -> Array:
     return np.moveaxis(total, 0, axis)
 
 
-def _forward(h: Any, a: Any, axis: int) -> Any:
+def forward_recurrence(h: Any, a: Any, axis: int) -> Any:
     """Return t with t[k] = h[k] + a[k] * t[k-1] along an axis: the transpose of `recurrence`, itself run backwards."""
     return np.flip(recurrence(np.flip(h, axis), np.roll(np.flip(a, axis), 1, axis), axis), axis)
 
 
 @derivative(recurrence, "g")
 def _(h: Array, a: Any, axis: int) -> Array:
-    return _forward(h, a, axis)
+    return forward_recurrence(h, a, axis)
 
 
 @derivative(recurrence, "a")
 def _(h: Array, a: Array, out: Any, axis: int) -> Array:
-    earlier = _forward(h, a, axis)[rows(axis, None, -1)]
+    earlier = forward_recurrence(h, a, axis)[rows(axis, None, -1)]
     return np.concatenate([np.zeros_like(h[rows(axis, None, 1)]), earlier], axis) * out
 
 

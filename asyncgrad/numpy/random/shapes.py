@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.values import as_array, as_like, raw, zeros_like
+from ...core.ops.cumulative import forward_recurrence
 from ...core.recording.primitive import derivative, primitive
 
 __all__ = [
@@ -314,31 +315,6 @@ def _posterior(peak: Any, ratio: Callable[[Any], Any]) -> tuple[Any, Any, bool]:
     return numbers, weights / np.sum(weights, 0), dense
 
 
-@primitive()
-def recurrence(factors: Any, terms: Any) -> Any:
-    """Return y of y[k] = factors[k] * y[k - 1] + terms[k] along the first axis, where y[-1] is 0."""
-    found: list[Any] = []
-    for factor, term in zip(factors, terms, strict=True):
-        found.append(factor * found[-1] + term if found else term)
-    return np.stack(found)
-
-
-def _later_gradients(g: Any, factors: Any) -> Any:
-    """Return the gradients of the elements, to which the later ones have been added."""
-    shifted = np.concatenate([factors[1:], 0.0 * factors[:1]])
-    return recurrence.call(shifted[::-1], g[::-1])[::-1]
-
-
-@derivative(recurrence, "factors")
-def _(g: Any, factors: Any, out: Any) -> Any:
-    return _later_gradients(g, factors) * np.concatenate([0.0 * out[:1], out[:-1]])
-
-
-@derivative(recurrence, "terms")
-def _(g: Any, factors: Any) -> Any:
-    return _later_gradients(g, factors)
-
-
 def _neighbouring_slopes(shapes: Any, products: Any, rests: Any, ends: Any) -> Any:
     """Return slopes of which products[j] * slopes[j + 1] is shapes[j] * slopes[j] + rests[j].
 
@@ -355,13 +331,15 @@ def _neighbouring_slopes(shapes: Any, products: Any, rests: Any, ends: Any) -> A
     divisors, signs = np.where(rises, products, shapes), np.where(rises, 1.0, -1.0)
     factors, terms = np.where(rises, shapes, products) / divisors, signs * rests / divisors
     none = np.zeros_like(factors[:1])
-    upwards = recurrence.call(
-        np.concatenate([none, np.where(rises, factors, 0.0)]),
+    upwards = forward_recurrence(
         np.concatenate([ends[:1], np.where(rises, terms, 0.0)]),
+        np.concatenate([none, np.where(rises, factors, 0.0)]),
+        0,
     )
-    downwards = recurrence.call(
-        np.concatenate([none, np.where(rises, 0.0, factors)[::-1]]),
+    downwards = forward_recurrence(
         np.concatenate([ends[1:], np.where(rises, 0.0, terms)[::-1]]),
+        np.concatenate([none, np.where(rises, 0.0, factors)[::-1]]),
+        0,
     )
     return np.where(np.concatenate([rises[:1] | True, rises]), upwards, downwards[::-1])
 

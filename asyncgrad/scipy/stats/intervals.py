@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from .normal import norm
 from .powers import pareto
 from .supports import by_mask
 from .transforming import Transformed, WithPowers, log_of_rest
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
 
 __all__ = [
     "anglit",
@@ -43,22 +46,22 @@ class Arcsine(WithPowers):
     _ends: tuple[float, float] = (0.0, 1.0)
     _has_powers = True
 
-    def _to_base(self, y: Any, *shapes: Any) -> Any:
+    def _to_base(self, y: Any, *shapes: Any) -> Array:
         return 2 / math.pi * np.arcsin(np.sqrt(y))
 
     def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any]:
         return -0.5, distance / 2 - math.log(math.pi)
 
-    def _from_base(self, z: Any, *shapes: Any) -> Any:
+    def _from_base(self, z: Any, *shapes: Any) -> Array:
         return np.square(np.sin(math.pi / 2 * z))
 
-    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+    def _log_slope(self, y: Any, *shapes: Any) -> Array:
         return -math.log(math.pi) - 0.5 * (np.log(y) + np.log1p(-y))
 
-    def _mean_power(self, order: int, *shapes: Any) -> Any:
+    def _mean_power(self, order: int, *shapes: Any) -> Array:
         return (0.5, 0.375, 0.3125, 0.2734375)[order - 1]
 
-    def _entropy(self, *shapes: Any) -> Any:
+    def _entropy(self, *shapes: Any) -> Array:
         return math.log(math.pi / 4)
 
 
@@ -72,20 +75,20 @@ class Bradford(Transformed):
     base: ContinuousDistribution = uniform
     _ends: tuple[float, float] = (0.0, 1.0)
 
-    def _to_base(self, y: Any, c: Any) -> Any:
+    def _to_base(self, y: Any, c: Any) -> Array:
         return np.log1p(c * y) / np.log1p(c)
 
-    def _from_base(self, z: Any, c: Any) -> Any:
+    def _from_base(self, z: Any, c: Any) -> Array:
         return np.expm1(z * np.log1p(c)) / c
 
-    def _log_slope(self, y: Any, c: Any) -> Any:
+    def _log_slope(self, y: Any, c: Any) -> Array:
         return np.log(c) - np.log1p(c * y) - np.log(np.log1p(c))
 
     def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
         k = np.log1p(c)
         return (c - k) / (c * k), ((c + 2) * k - 2 * c) / (2 * c * k * k)
 
-    def _entropy(self, c: Any) -> Any:
+    def _entropy(self, c: Any) -> Array:
         k = np.log1p(c)
         return k / 2 - np.log(c / k)
 
@@ -101,16 +104,16 @@ class JohnsonBounded(Transformed):
     _ends: tuple[float, float] = (0.0, 1.0)
     _flat_start = _flat_end = True
 
-    def _valid(self, *shapes: Any) -> Any:
+    def _valid(self, *shapes: Any) -> Array:
         return shapes[1] > 0
 
-    def _to_base(self, y: Any, a: Any, b: Any) -> Any:
+    def _to_base(self, y: Any, a: Any, b: Any) -> Array:
         return a + b * special.logit(y)
 
-    def _from_base(self, z: Any, a: Any, b: Any) -> Any:
+    def _from_base(self, z: Any, a: Any, b: Any) -> Array:
         return special.expit((z - a) / b)
 
-    def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
+    def _log_slope(self, y: Any, a: Any, b: Any) -> Array:
         return np.log(b) - np.log(y) - np.log1p(-y)
 
     def _log_slopes(self, q: np.ndarray, a: Any, b: Any) -> tuple[Any, Any]:
@@ -131,25 +134,25 @@ class LogUniform(WithPowers):
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return shapes[0], shapes[1]
 
-    def _valid(self, *shapes: Any) -> Any:
+    def _valid(self, *shapes: Any) -> Array:
         return (shapes[0] > 0) & (shapes[1] > shapes[0])
 
-    def _point_inside(self, *shapes: Any) -> Any:
+    def _point_inside(self, *shapes: Any) -> Array:
         return raw(shapes[0])
 
-    def _to_base(self, y: Any, a: Any, b: Any) -> Any:
+    def _to_base(self, y: Any, a: Any, b: Any) -> Array:
         return np.log(y / a) / np.log(b / a)
 
-    def _from_base(self, z: Any, a: Any, b: Any) -> Any:
+    def _from_base(self, z: Any, a: Any, b: Any) -> Array:
         return a * np.exp(z * np.log(b / a))
 
-    def _log_slope(self, y: Any, a: Any, b: Any) -> Any:
+    def _log_slope(self, y: Any, a: Any, b: Any) -> Array:
         return -np.log(y) - np.log(np.log(b / a))
 
-    def _mean_power(self, order: int, a: Any, b: Any) -> Any:
+    def _mean_power(self, order: int, a: Any, b: Any) -> Array:
         return (b**order - a**order) / (order * np.log(b / a))
 
-    def _entropy(self, a: Any, b: Any) -> Any:
+    def _entropy(self, a: Any, b: Any) -> Array:
         return 0.5 * (np.log(a) + np.log(b)) + np.log(np.log(b / a))
 
 
@@ -249,22 +252,22 @@ class Anglit(Transformed):
     _ends: tuple[float, float] = (-math.pi / 4, math.pi / 4)
     _inner = 0.0
 
-    def _to_base(self, y: Any, *shapes: Any) -> Any:
+    def _to_base(self, y: Any, *shapes: Any) -> Array:
         return np.square(np.sin(y + math.pi / 4))
 
-    def _from_base(self, z: Any, *shapes: Any) -> Any:
+    def _from_base(self, z: Any, *shapes: Any) -> Array:
         return np.arcsin(np.sqrt(z)) - math.pi / 4
 
-    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+    def _log_slope(self, y: Any, *shapes: Any) -> Array:
         return np.log(np.cos(2 * y))
 
-    def _sf(self, y: Any, *shapes: Any) -> Any:
+    def _sf(self, y: Any, *shapes: Any) -> Array:
         return self._cdf(-y)
 
-    def _logsf(self, y: Any, *shapes: Any) -> Any:
+    def _logsf(self, y: Any, *shapes: Any) -> Array:
         return self._logcdf(-y)
 
-    def _isf(self, q: Any, *shapes: Any) -> Any:
+    def _isf(self, q: Any, *shapes: Any) -> Array:
         return -self._ppf(q)
 
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
@@ -273,7 +276,7 @@ class Anglit(Transformed):
     def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, -2 * (math.pi**4 - 96) / (math.pi**2 - 8) ** 2
 
-    def _entropy(self, *shapes: Any) -> Any:
+    def _entropy(self, *shapes: Any) -> Array:
         return 1 - math.log(2)
 
 
@@ -291,16 +294,16 @@ class Correlation(Transformed):
     def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
         return shapes[0] / 2, shapes[0] / 2
 
-    def _to_base(self, y: Any, c: Any) -> Any:
+    def _to_base(self, y: Any, c: Any) -> Array:
         return (y + 1) / 2
 
-    def _from_base(self, z: Any, c: Any) -> Any:
+    def _from_base(self, z: Any, c: Any) -> Array:
         return 2 * z - 1
 
-    def _log_slope(self, y: Any, c: Any) -> Any:
+    def _log_slope(self, y: Any, c: Any) -> Array:
         return -math.log(2)
 
-    def _isf(self, q: Any, c: Any) -> Any:
+    def _isf(self, q: Any, c: Any) -> Array:
         return -self._ppf(q, c)
 
     def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
@@ -309,7 +312,7 @@ class Correlation(Transformed):
     def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
         return 0.0 * c, -6 / (c + 3)
 
-    def _entropy(self, c: Any) -> Any:
+    def _entropy(self, c: Any) -> Array:
         return beta._entropy(c / 2, c / 2) + math.log(2)
 
 
@@ -329,18 +332,18 @@ class TruncatedPareto(WithPowers):
     shapes: tuple[str, ...] = ("b", "c")
     base: ContinuousDistribution = uniform
 
-    def _valid(self, *shapes: Any) -> Any:
+    def _valid(self, *shapes: Any) -> Array:
         return (shapes[0] != 0) & (shapes[1] > 1)
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 1.0, shapes[1]
 
-    def _point_inside(self, *shapes: Any) -> Any:
+    def _point_inside(self, *shapes: Any) -> Array:
         return np.sqrt(raw(shapes[1]))
 
     # Its logarithm, times the exponent, is an exponential variable up to a width; a negative exponent turns it over.
 
-    def _turned(self, function: Callable[..., Any], turned: Callable[..., Any], y: Any, b: Any, c: Any) -> Any:
+    def _turned(self, function: Callable[..., Any], turned: Callable[..., Any], y: Any, b: Any, c: Any) -> Array:
         """Return a function of the exponential variable, or another where the exponent turns it over."""
         size = np.abs(b)
         width = size * np.log(c)
@@ -348,7 +351,7 @@ class TruncatedPareto(WithPowers):
             raw(b) > 0, lambda: function(size * np.log(y), width), lambda: turned(size * np.log(c / y), width)
         )
 
-    def _turned_back(self, function: Callable[..., Any], turned: Callable[..., Any], q: Any, b: Any, c: Any) -> Any:
+    def _turned_back(self, function: Callable[..., Any], turned: Callable[..., Any], q: Any, b: Any, c: Any) -> Array:
         """Return the number by a quantile of the exponential variable, or another where the exponent turns it over."""
         size = np.abs(b)
         width = size * np.log(c)
@@ -356,13 +359,13 @@ class TruncatedPareto(WithPowers):
             raw(b) > 0, lambda: np.exp(function(q, width) / size), lambda: c * np.exp(-turned(q, width) / size)
         )
 
-    def _to_base(self, y: Any, b: Any, c: Any) -> Any:
+    def _to_base(self, y: Any, b: Any, c: Any) -> Array:
         return self._turned(_below, _above, y, b, c)
 
-    def _from_base(self, z: Any, b: Any, c: Any) -> Any:
+    def _from_base(self, z: Any, b: Any, c: Any) -> Array:
         return self._turned_back(_of_below, _of_above, z, b, c)
 
-    def _log_slope(self, y: Any, b: Any, c: Any) -> Any:
+    def _log_slope(self, y: Any, b: Any, c: Any) -> Array:
         return -_log_integral(b, np.log(c)) - (b + 1) * np.log(y)
 
     def _sf(self, y: Any, b: Any, c: Any) -> Tensor:
@@ -418,14 +421,14 @@ class TruncatedWeibull(WithPowers):
     shapes: tuple[str, ...] = ("c", "a", "b")
     base: ContinuousDistribution = uniform
 
-    def _valid(self, *shapes: Any) -> Any:
+    def _valid(self, *shapes: Any) -> Array:
         c, a, b = shapes
         return (c > 0) & (a >= 0) & (b > a)
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return shapes[1], shapes[2]
 
-    def _point_inside(self, *shapes: Any) -> Any:
+    def _point_inside(self, *shapes: Any) -> Array:
         _, a, b = map(raw, shapes)
         return a + np.minimum(0.5, (b - a) / 2)
 
@@ -443,32 +446,32 @@ class TruncatedWeibull(WithPowers):
             return y
         return np.where(is_below, a, np.where(is_above, b, y))
 
-    def _to_base(self, y: Any, *shapes: Any) -> Any:
+    def _to_base(self, y: Any, *shapes: Any) -> Array:
         first, last = self._powers(*shapes)
         return _below(y ** shapes[0] - first, last - first)
 
-    def _from_base(self, z: Any, *shapes: Any) -> Any:
+    def _from_base(self, z: Any, *shapes: Any) -> Array:
         first, last = self._powers(*shapes)
         return self._within((first + _of_below(z, last - first)) ** (1 / shapes[0]), *shapes)
 
-    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+    def _log_slope(self, y: Any, *shapes: Any) -> Array:
         first, last = self._powers(*shapes)
         c = shapes[0]
         return np.log(c) + special.xlogy(c - 1, y) + first - y**c - log_of_rest(first - last)
 
-    def _sf(self, y: Any, *shapes: Any) -> Any:
+    def _sf(self, y: Any, *shapes: Any) -> Array:
         first, last = self._powers(*shapes)
         return _above(y ** shapes[0] - first, last - first)
 
-    def _logsf(self, y: Any, *shapes: Any) -> Any:
+    def _logsf(self, y: Any, *shapes: Any) -> Array:
         first, last = self._powers(*shapes)
         return _log_above(y ** shapes[0] - first, last - first)
 
-    def _isf(self, q: Any, *shapes: Any) -> Any:
+    def _isf(self, q: Any, *shapes: Any) -> Array:
         first, last = self._powers(*shapes)
         return self._within((first + _of_above(q, last - first)) ** (1 / shapes[0]), *shapes)
 
-    def _mean_power(self, order: int, *shapes: Any) -> Any:
+    def _mean_power(self, order: int, *shapes: Any) -> Array:
         c, a, b = shapes
         # The gamma function of an exponent as great overflows.
         is_flat = (raw(c) < order / 150) & np.isfinite(raw(b))
@@ -480,7 +483,7 @@ class TruncatedWeibull(WithPowers):
             return found
         return np.where(is_flat, found, self._mean_power_by_gamma(order, np.where(is_flat, 1.0, c), a, b))
 
-    def _mean_power_by_gamma(self, order: int, *shapes: Any) -> Any:
+    def _mean_power_by_gamma(self, order: int, *shapes: Any) -> Array:
         first, last = self._powers(*shapes)
         a = order / shapes[0] + 1
         share = special.gammainc(a, last) - special.gammainc(a, first)

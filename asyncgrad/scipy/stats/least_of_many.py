@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from .mean_powers import mean_and_variance_of, skewness_and_kurtosis_of
 from .normal import norm
 from .supports import OnLine
 from .transforming import Transformed
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
 
 __all__ = ["powerlognorm", "powernorm"]
 
@@ -40,22 +43,22 @@ class PowerNormal(OnLine):
 
     shapes: tuple[str, ...] = ("c",)
 
-    def _logpdf(self, y: Any, c: Any) -> Any:
+    def _logpdf(self, y: Any, c: Any) -> Array:
         return np.log(c) + norm._logpdf(y) + (c - 1) * special.log_ndtr(-y)
 
-    def _logsf(self, y: Any, c: Any) -> Any:
+    def _logsf(self, y: Any, c: Any) -> Array:
         return c * special.log_ndtr(-y)
 
-    def _sf(self, y: Any, c: Any) -> Any:
+    def _sf(self, y: Any, c: Any) -> Array:
         return np.exp(self._logsf(y, c))
 
-    def _cdf(self, y: Any, c: Any) -> Any:
+    def _cdf(self, y: Any, c: Any) -> Array:
         return -np.expm1(self._logsf(y, c))
 
-    def _ppf(self, q: Any, c: Any) -> Any:
+    def _ppf(self, q: Any, c: Any) -> Array:
         return -special.ndtri_exp(np.log1p(-q) / c)
 
-    def _isf(self, q: Any, c: Any) -> Any:
+    def _isf(self, q: Any, c: Any) -> Array:
         return -special.ndtri_exp(np.log(q) / c)
 
     def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
@@ -64,7 +67,7 @@ class PowerNormal(OnLine):
     def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
         return skewness_and_kurtosis_of(_least_of_many(c), _WEIGHTS)
 
-    def _entropy(self, c: Any) -> Any:
+    def _entropy(self, c: Any) -> Array:
         points = _least_of_many(c)
         # The logarithm of the hazard of a single variable: in the right tail both of its parts are large.
         is_right = raw(points) > 0
@@ -90,16 +93,16 @@ class PowerLogNormal(Transformed):
     def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
         return shapes[:1]
 
-    def _to_base(self, y: Any, c: Any, s: Any) -> Any:
+    def _to_base(self, y: Any, c: Any, s: Any) -> Array:
         return np.log(y) / s
 
-    def _from_base(self, z: Any, c: Any, s: Any) -> Any:
+    def _from_base(self, z: Any, c: Any, s: Any) -> Array:
         return np.exp(s * z)
 
-    def _log_slope(self, y: Any, c: Any, s: Any) -> Any:
+    def _log_slope(self, y: Any, c: Any, s: Any) -> Array:
         return -np.log(y) - np.log(s)
 
-    def _entropy(self, c: Any, s: Any) -> Any:
+    def _entropy(self, c: Any, s: Any) -> Array:
         # The mean of the logarithm of the slope is a mean of the base.
         return self.base._entropy(c) + np.log(s) + s * self.base._mean_and_variance(c)[0]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from .gamma_series import polynomial, product
 from .noncentral import ncx2
 from .supports import by_mask
 from .transforming import WithPowers
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
 
 __all__ = ["rice"]
 
@@ -35,22 +38,22 @@ class Rice(WithPowers):
     shapes: tuple[str, ...] = ("b",)
     base: ContinuousDistribution = ncx2
 
-    def _valid(self, *shapes: Any) -> Any:
+    def _valid(self, *shapes: Any) -> Array:
         return shapes[0] >= 0
 
     def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
         return np.asarray(2.0), np.square(shapes[0])
 
-    def _to_base(self, y: Any, b: Any) -> Any:
+    def _to_base(self, y: Any, b: Any) -> Array:
         return y * y
 
-    def _from_base(self, z: Any, b: Any) -> Any:
+    def _from_base(self, z: Any, b: Any) -> Array:
         return np.sqrt(z)
 
-    def _log_slope(self, y: Any, b: Any) -> Any:
+    def _log_slope(self, y: Any, b: Any) -> Array:
         return np.log(2 * y)
 
-    def _logpdf(self, y: Any, b: Any) -> Any:
+    def _logpdf(self, y: Any, b: Any) -> Array:
         product = y * b
         # The scaled function has a kink at 0, which the square has, too.
         is_far = raw(product) > 1
@@ -62,7 +65,7 @@ class Rice(WithPowers):
         more = np.where(is_far, np.log(special.i0e(far)), np.log(special.i0(near)))
         return np.log(y) - 0.5 * (np.square(distance) + squares) + more
 
-    def _mean_power(self, order: int, b: Any) -> Any:
+    def _mean_power(self, order: int, b: Any) -> Array:
         half = order / 2
         return 2**half * math.gamma(1 + half) * special.hyp1f1(-half, 1.0, -b * b / 2)
 
@@ -89,7 +92,7 @@ class Rice(WithPowers):
         )
         return first, second
 
-    def _entropy(self, b: Any) -> Any:
+    def _entropy(self, b: Any) -> Array:
         b = floating(b)
         is_near = raw(b) < _NEARLY_NORMAL
         inverse = 1 / np.where(is_near, _NEARLY_NORMAL, b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
@@ -26,6 +26,9 @@ from .nearly_normal import (
 )
 from .supports import by_mask
 from .transforming import positive_or_one
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
 
 __all__ = [
     "ncf",
@@ -101,29 +104,29 @@ class NoncentralChiSquared(_Noncentral):
         factor = nc * distance / (4 * half) - (distance + nc) / 2 - half * math.log(2) - special.gammaln(half)
         return half - 1, factor
 
-    def _valid(self, *shapes: Any) -> Any:
+    def _valid(self, *shapes: Any) -> Array:
         df, nc = shapes
         return (df > 0) & np.isfinite(df) & (nc >= 0)
 
-    def _logpdf(self, y: Any, df: Any, nc: Any) -> Any:
+    def _logpdf(self, y: Any, df: Any, nc: Any) -> Array:
         # At 0 it is a power of the variable.
-        mask = is_nearly_normal(df, nc) & (raw(y) > 0)
+        mask = is_nearly_normal(nc) & (raw(y) > 0)
         given = (y, NEARLY_NORMAL, 1.0), (df, 1.0, 1.0), (nc, NEARLY_NORMAL, 1.0)
         return by_mask(mask, log_density_of_great, chi_log_density, *given)
 
-    def _cdf(self, y: Any, df: Any, nc: Any) -> Any:
+    def _cdf(self, y: Any, df: Any, nc: Any) -> Array:
         return self._by_normal(special.ndtr, special.chndtr, y, df, nc)
 
-    def _sf(self, y: Any, df: Any, nc: Any) -> Any:
+    def _sf(self, y: Any, df: Any, nc: Any) -> Array:
         def series(y: Any, df: Any, nc: Any) -> Any:
             return _complement(scipy_stats.ncx2, y, (df, nc), special.chndtr(y, df, nc))
 
         return self._by_normal(lambda z: special.ndtr(-z), series, y, df, nc)
 
-    def _logcdf(self, y: Any, df: Any, nc: Any) -> Any:
+    def _logcdf(self, y: Any, df: Any, nc: Any) -> Array:
         return self._by_normal(special.log_ndtr, super()._logcdf, y, df, nc)
 
-    def _logsf(self, y: Any, df: Any, nc: Any) -> Any:
+    def _logsf(self, y: Any, df: Any, nc: Any) -> Array:
         return self._by_normal(lambda z: special.log_ndtr(-z), super()._logsf, y, df, nc)
 
     @staticmethod
@@ -135,10 +138,10 @@ class NoncentralChiSquared(_Noncentral):
 
         return _where_great(great, series, (y, NEARLY_NORMAL, 1.0), df, nc)
 
-    def _ppf(self, q: Any, df: Any, nc: Any) -> Any:
+    def _ppf(self, q: Any, df: Any, nc: Any) -> Array:
         return self._of_normal(special.ndtri, super()._ppf, q, df, nc)
 
-    def _isf(self, q: Any, df: Any, nc: Any) -> Any:
+    def _isf(self, q: Any, df: Any, nc: Any) -> Array:
         return self._of_normal(lambda q: -special.ndtri(q), super()._isf, q, df, nc)
 
     @staticmethod
@@ -150,7 +153,7 @@ class NoncentralChiSquared(_Noncentral):
 
         return _where_great(great, search, (q, 0.5, 0.5), df, nc)
 
-    def _mean_power(self, order: int, df: Any, nc: Any) -> Any:
+    def _mean_power(self, order: int, df: Any, nc: Any) -> Array:
         return _chi_mean_powers(df, nc)[order]
 
     def _mean_and_variance(self, df: Any, nc: Any) -> tuple[Any, Any]:
@@ -179,20 +182,20 @@ class NoncentralF(_Noncentral):
         slope = (a + b) * rate * (nc / (2 * a) - 1)
         return a - 1, slope * distance - nc / 2 + a * np.log(rate) - special.betaln(a, b)
 
-    def _valid(self, *shapes: Any) -> Any:
+    def _valid(self, *shapes: Any) -> Array:
         dfn, dfd, nc = shapes
         return (dfn > 0) & (dfd > 0) & (nc >= 0)
 
-    def _logpdf(self, y: Any, dfn: Any, dfd: Any, nc: Any) -> Any:
+    def _logpdf(self, y: Any, dfn: Any, dfd: Any, nc: Any) -> Array:
         return f_log_density(dfn, dfd, nc, y)
 
-    def _cdf(self, y: Any, *shapes: Any) -> Any:
+    def _cdf(self, y: Any, *shapes: Any) -> Array:
         return special.ncfdtr(*shapes, y)
 
-    def _sf(self, y: Any, *shapes: Any) -> Any:
+    def _sf(self, y: Any, *shapes: Any) -> Array:
         return _complement(scipy_stats.ncf, y, shapes, self._cdf(y, *shapes))
 
-    def _mean_power(self, order: int, dfn: Any, dfd: Any, nc: Any) -> Any:
+    def _mean_power(self, order: int, dfn: Any, dfd: Any, nc: Any) -> Array:
         value = _chi_mean_powers(dfn, nc)[order] * (dfd / dfn) ** order
         for step in range(1, order + 1):
             value = value / positive_or_one(dfd - 2 * step)
@@ -207,20 +210,20 @@ class NoncentralT(_Noncentral):
 
     shapes: tuple[str, ...] = ("df", "nc")
 
-    def _valid(self, *shapes: Any) -> Any:
+    def _valid(self, *shapes: Any) -> Array:
         df, nc = shapes
         return (df > 0) & np.isfinite(nc)
 
-    def _logpdf(self, y: Any, df: Any, nc: Any) -> Any:
+    def _logpdf(self, y: Any, df: Any, nc: Any) -> Array:
         return t_log_density(df, nc, y)
 
-    def _cdf(self, y: Any, df: Any, nc: Any) -> Any:
+    def _cdf(self, y: Any, df: Any, nc: Any) -> Array:
         return special.nctdtr(df, nc, y)
 
-    def _sf(self, y: Any, df: Any, nc: Any) -> Any:
+    def _sf(self, y: Any, df: Any, nc: Any) -> Array:
         return special.nctdtr(df, -nc, -y)
 
-    def _mean_power(self, order: int, df: Any, nc: Any) -> Any:
+    def _mean_power(self, order: int, df: Any, nc: Any) -> Array:
         is_there = raw(df) > order
         half = np.where(is_there, df, order + 1.0) / 2
         powers = (0 * nc + 1, nc, nc * nc + 1, nc * (nc * nc + 3), nc * nc * (nc * nc + 6) + 3)
@@ -237,24 +240,24 @@ class Skellam(DiscreteDistribution):
 
     shapes: tuple[str, ...] = ("mu1", "mu2")
 
-    def _valid(self, mu1: Any, mu2: Any) -> Any:
+    def _valid(self, mu1: Any, mu2: Any) -> Array:
         return (mu1 > 0) & (mu2 > 0)
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return -np.inf, np.inf
 
-    def _logpmf(self, k: Any, mu1: Any, mu2: Any) -> Any:
+    def _logpmf(self, k: Any, mu1: Any, mu2: Any) -> Array:
         is_left = k < 0
         low, high = np.where(is_left, mu2, mu1), np.where(is_left, mu1, mu2)
         return math.log(2) + chi_log_density(2 * low, 2 * (1 + np.abs(k)), 2 * high)
 
-    def _cdf(self, k: Any, mu1: Any, mu2: Any) -> Any:
+    def _cdf(self, k: Any, mu1: Any, mu2: Any) -> Array:
         is_left = k < 0
         left = special.chndtr(2 * mu2, np.where(is_left, -2 * k, 2.0), 2 * mu1)
         right = 1 - special.chndtr(2 * mu1, np.where(is_left, 2.0, 2 * (k + 1)), 2 * mu2)
         return np.where(is_left, left, right)
 
-    def _sf(self, k: Any, mu1: Any, mu2: Any) -> Any:
+    def _sf(self, k: Any, mu1: Any, mu2: Any) -> Array:
         return self._cdf(-k - 1, mu2, mu1)
 
     def _mean_and_variance(self, mu1: Any, mu2: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from .gamma_series import polynomial
 from .implicit import Implicit
 from .normal import norm
 from .supports import by_mask
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
 
 __all__ = ["pearson3"]
 
@@ -110,7 +113,7 @@ class PearsonThird(Implicit):
 
     shapes: tuple[str, ...] = ("skew",)
 
-    def _valid(self, skew: Any) -> Any:
+    def _valid(self, skew: Any) -> Array:
         return np.isfinite(skew)
 
     @staticmethod
@@ -126,23 +129,23 @@ class PearsonThird(Implicit):
         is_outside = raw(z) <= 0
         return np.where(is_outside, shape, z), shape, is_outside
 
-    def _logpdf(self, y: Any, skew: Any) -> Any:
+    def _logpdf(self, y: Any, skew: Any) -> Array:
         def far(y: Any, skew: Any) -> Any:
             z, shape, is_outside = self._gamma_variable(y, skew)
             return np.where(is_outside, -np.inf, gamma._logpdf(z, shape) + np.log(2 / np.abs(skew)))
 
         return self._by_skew(_log_density, far, (y, 0.0, 0.0), skew)
 
-    def _cdf(self, y: Any, skew: Any) -> Any:
+    def _cdf(self, y: Any, skew: Any) -> Array:
         return self._of_gamma(lambda y, skew: np.exp(_log_below(y, skew)), ("_cdf", "_sf"), (0.0, 1.0), y, skew)
 
-    def _sf(self, y: Any, skew: Any) -> Any:
+    def _sf(self, y: Any, skew: Any) -> Array:
         return self._cdf(-y, -skew)
 
-    def _logcdf(self, y: Any, skew: Any) -> Any:
+    def _logcdf(self, y: Any, skew: Any) -> Array:
         return self._of_gamma(_log_below, ("_logcdf", "_logsf"), (-np.inf, 0.0), y, skew)
 
-    def _logsf(self, y: Any, skew: Any) -> Any:
+    def _logsf(self, y: Any, skew: Any) -> Array:
         return self._logcdf(-y, -skew)
 
     def _of_gamma(
@@ -171,7 +174,7 @@ class PearsonThird(Implicit):
 
         return self._by_skew(near, far, (q, 0.5, 0.5), skew)
 
-    def _isf(self, q: Any, skew: Any) -> Any:
+    def _isf(self, q: Any, skew: Any) -> Array:
         return -self._ppf(q, -skew)
 
     def _mean_and_variance(self, skew: Any) -> tuple[Any, Any]:
@@ -180,7 +183,7 @@ class PearsonThird(Implicit):
     def _skewness_and_kurtosis(self, skew: Any) -> tuple[Any, Any]:
         return skew * 1.0, 1.5 * skew * skew
 
-    def _entropy(self, skew: Any) -> Any:
+    def _entropy(self, skew: Any) -> Array:
         return by_mask(
             np.abs(raw(skew)) < _SMALL,
             lambda skew: norm._entropy() - less_than_normal(skew * skew / 4),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from .location_scale import expon, laplace, logistic
 from .normal import norm
 from .supports import Positive, bounded_exp, by_mask, log1p_power, not_below_numbers
 from .transforming import ExponentialOf, Transformed, WithPowers, log_expm1, positive_or_one, where_positive
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
 
 __all__ = [
     "alpha",
@@ -50,18 +53,18 @@ class BetaPrime(WithPowers):
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         return y / (1 + y)
 
-    def _from_base(self, z: Any, *shapes: Any) -> Any:
+    def _from_base(self, z: Any, *shapes: Any) -> Array:
         return z / (1 - z)
 
-    def _log_slope(self, y: Any, *shapes: Any) -> Any:
+    def _log_slope(self, y: Any, *shapes: Any) -> Array:
         return -2 * np.log1p(y)
 
-    def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
+    def _logpdf(self, y: Any, a: Any, b: Any) -> Array:
         return (a - 1) * np.log(y) - (a + b) * np.log1p(y) - special.betaln(a, b)
 
     # Great numbers by their inverses, which have the swapped shapes: a share next to 1 has lost its digits.
 
-    def _of_base(self, method: str, other: str, y: Any, shapes: tuple[Any, ...]) -> Any:
+    def _of_base(self, method: str, other: str, y: Any, shapes: tuple[Any, ...]) -> Array:
         return by_mask(
             raw(y) > 1,
             lambda y: getattr(beta, other)(1 / (1 + y), *shapes[::-1]),
@@ -81,10 +84,10 @@ class BetaPrime(WithPowers):
             (rest, 0.5, 0.5),
         )
 
-    def _isf(self, q: Any, a: Any, b: Any) -> Any:
+    def _isf(self, q: Any, a: Any, b: Any) -> Array:
         return 1 / self._ppf(q, b, a)
 
-    def _mean_power(self, order: int, a: Any, b: Any) -> Any:
+    def _mean_power(self, order: int, a: Any, b: Any) -> Array:
         margin = b - order
         top: Any = 1.0
         for step in range(1, order + 1):
@@ -103,16 +106,16 @@ class Burr(WithPowers):
     _decreases = True
     _has_powers = True
 
-    def _to_base(self, y: Any, c: Any, d: Any) -> Any:
+    def _to_base(self, y: Any, c: Any, d: Any) -> Array:
         return d * log1p_power(y, -c)
 
     def _power(self, at_last: bool, distance: Any, c: Any, d: Any) -> tuple[Any, Any] | None:
         return None if at_last else (c * d - 1, np.log(c) + np.log(d) - (d + 1) * linear_term(distance, c))
 
-    def _from_base(self, z: Any, c: Any, d: Any) -> Any:
+    def _from_base(self, z: Any, c: Any, d: Any) -> Array:
         return np.expm1(z / d) ** (-1 / c)
 
-    def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
+    def _log_slope(self, y: Any, c: Any, d: Any) -> Array:
         return np.log(c) + np.log(d) - (c + 1) * np.log(y) - log1p_power(y, -c)
 
     def _log_slopes(self, q: np.ndarray, c: Any, d: Any) -> tuple[Any, Any]:
@@ -120,7 +123,7 @@ class Burr(WithPowers):
             lambda z: np.log(c) + np.log(d) + (c + 1) / c * log_expm1(z / d) - z / d, q, c, d
         )
 
-    def _mean_power(self, order: int, c: Any, d: Any) -> Any:
+    def _mean_power(self, order: int, c: Any, d: Any) -> Array:
         margin = c - order
         share = order / np.where(raw(margin) > 0, c, order + 1.0)
         return where_positive(margin, d * special.beta(1 - share, d + share), np.nan)
@@ -136,16 +139,16 @@ class Burr12(WithPowers):
     base: ContinuousDistribution = expon
     _has_powers = True
 
-    def _to_base(self, y: Any, c: Any, d: Any) -> Any:
+    def _to_base(self, y: Any, c: Any, d: Any) -> Array:
         return d * log1p_power(y, c)
 
     def _power(self, at_last: bool, distance: Any, c: Any, d: Any) -> tuple[Any, Any] | None:
         return None if at_last else (c - 1, np.log(c) + np.log(d) - (d + 1) * linear_term(distance, c))
 
-    def _from_base(self, z: Any, c: Any, d: Any) -> Any:
+    def _from_base(self, z: Any, c: Any, d: Any) -> Array:
         return np.expm1(z / d) ** (1 / c)
 
-    def _log_slope(self, y: Any, c: Any, d: Any) -> Any:
+    def _log_slope(self, y: Any, c: Any, d: Any) -> Array:
         return np.log(c) + np.log(d) + (c - 1) * np.log(y) - log1p_power(y, c)
 
     def _log_slopes(self, q: np.ndarray, c: Any, d: Any) -> tuple[Any, Any]:
@@ -153,7 +156,7 @@ class Burr12(WithPowers):
             lambda z: np.log(c) + np.log(d) + (c - 1) / c * log_expm1(z / d) - z / d, q, c, d
         )
 
-    def _mean_power(self, order: int, c: Any, d: Any) -> Any:
+    def _mean_power(self, order: int, c: Any, d: Any) -> Array:
         margin = c * d - order
         share = order / c
         safe = np.where(raw(margin) > 0, d, share + 1.0)
@@ -172,12 +175,12 @@ class Fisk(ExponentialOf):
     def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any] | None:
         return None if at_last else (c - 1, np.log(c) - 2 * linear_term(distance, c))
 
-    def _mean_power(self, order: int, c: Any) -> Any:
+    def _mean_power(self, order: int, c: Any) -> Array:
         margin = c - order
         angle = order * math.pi / np.where(raw(margin) > 0, c, order + 1.0)
         return where_positive(margin, angle / np.sin(angle), np.nan)
 
-    def _entropy(self, c: Any) -> Any:
+    def _entropy(self, c: Any) -> Array:
         return 2 - np.log(c)
 
 
@@ -190,22 +193,22 @@ class Lomax(WithPowers):
     shapes: tuple[str, ...] = ("c",)
     base: ContinuousDistribution = expon
 
-    def _to_base(self, y: Any, c: Any) -> Any:
+    def _to_base(self, y: Any, c: Any) -> Array:
         return c * np.log1p(y)
 
-    def _from_base(self, z: Any, c: Any) -> Any:
+    def _from_base(self, z: Any, c: Any) -> Array:
         return np.expm1(z / c)
 
-    def _log_slope(self, y: Any, c: Any) -> Any:
+    def _log_slope(self, y: Any, c: Any) -> Array:
         return np.log(c) - np.log1p(y)
 
-    def _mean_power(self, order: int, c: Any) -> Any:
+    def _mean_power(self, order: int, c: Any) -> Array:
         value: Any = float(math.factorial(order))
         for step in range(1, order + 1):
             value = value / positive_or_one(c - step)
         return where_positive(c - order, value)
 
-    def _entropy(self, c: Any) -> Any:
+    def _entropy(self, c: Any) -> Array:
         return 1 + 1 / c - np.log(c)
 
 
@@ -221,12 +224,12 @@ class LogLaplace(ExponentialOf):
     def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any] | None:
         return None if at_last else (c - 1, np.log(c / 2) + 0.0 * distance)
 
-    def _mean_power(self, order: int, c: Any) -> Any:
+    def _mean_power(self, order: int, c: Any) -> Array:
         margin = c - order
         safe = np.where(raw(margin) > 0, c, order + 1.0)
         return where_positive(margin, safe * safe / (safe * safe - order * order))
 
-    def _entropy(self, c: Any) -> Any:
+    def _entropy(self, c: Any) -> Array:
         return np.log(2 / c) + 1
 
 
@@ -241,24 +244,24 @@ class InverseWeibull(WithPowers):
     base: ContinuousDistribution = expon
     _decreases = True
 
-    def _logpdf(self, y: Any, c: Any) -> Any:
+    def _logpdf(self, y: Any, c: Any) -> Array:
         return not_below_numbers(Transformed._logpdf(self, y, c))
 
-    def _to_base(self, y: Any, c: Any) -> Any:
+    def _to_base(self, y: Any, c: Any) -> Array:
         exponent = -raw(c) * np.log(raw(y))
         return bounded_exp(-c * np.log(y)) if np.any(exponent > 700) else y ** (-c)
 
-    def _from_base(self, z: Any, c: Any) -> Any:
+    def _from_base(self, z: Any, c: Any) -> Array:
         return z ** (-1 / c)
 
-    def _log_slope(self, y: Any, c: Any) -> Any:
+    def _log_slope(self, y: Any, c: Any) -> Array:
         return np.log(c) - (c + 1) * np.log(y)
 
-    def _mean_power(self, order: int, c: Any) -> Any:
+    def _mean_power(self, order: int, c: Any) -> Array:
         margin = c - order
         return where_positive(margin, special.gamma(1 - order / np.where(raw(margin) > 0, c, order + 1.0)))
 
-    def _entropy(self, c: Any) -> Any:
+    def _entropy(self, c: Any) -> Array:
         return 1 + np.euler_gamma + np.euler_gamma / c - np.log(c)
 
 
@@ -273,16 +276,16 @@ class Mielke(Transformed):
     _decreases = True
     _has_powers = True
 
-    def _to_base(self, y: Any, k: Any, s: Any) -> Any:
+    def _to_base(self, y: Any, k: Any, s: Any) -> Array:
         return k / s * log1p_power(y, -s)
 
     def _power(self, at_last: bool, distance: Any, k: Any, s: Any) -> tuple[Any, Any] | None:
         return None if at_last else (k - 1, np.log(k) - (1 + k / s) * linear_term(distance, s))
 
-    def _from_base(self, z: Any, k: Any, s: Any) -> Any:
+    def _from_base(self, z: Any, k: Any, s: Any) -> Array:
         return np.expm1(z * s / k) ** (-1 / s)
 
-    def _log_slope(self, y: Any, k: Any, s: Any) -> Any:
+    def _log_slope(self, y: Any, k: Any, s: Any) -> Array:
         return np.log(k) - (s + 1) * np.log(y) - log1p_power(y, -s)
 
     def _log_slopes(self, q: np.ndarray, k: Any, s: Any) -> tuple[Any, Any]:
@@ -298,22 +301,22 @@ class InverseOfNormal(Positive):
     _flat_start = True
     shapes: tuple[str, ...] = ("a",)
 
-    def _logpdf(self, y: Any, a: Any) -> Any:
+    def _logpdf(self, y: Any, a: Any) -> Array:
         return norm._logpdf(a - 1 / y) - 2 * np.log(y) - special.log_ndtr(a)
 
-    def _cdf(self, y: Any, a: Any) -> Any:
+    def _cdf(self, y: Any, a: Any) -> Array:
         return np.exp(self._logcdf(y, a))
 
-    def _sf(self, y: Any, a: Any) -> Any:
+    def _sf(self, y: Any, a: Any) -> Array:
         return -np.expm1(self._logcdf(y, a))
 
-    def _logcdf(self, y: Any, a: Any) -> Any:
+    def _logcdf(self, y: Any, a: Any) -> Array:
         return special.log_ndtr(a - 1 / y) - special.log_ndtr(a)
 
-    def _logsf(self, y: Any, a: Any) -> Any:
+    def _logsf(self, y: Any, a: Any) -> Array:
         return np.log(self._sf(y, a))
 
-    def _ppf(self, q: Any, a: Any) -> Any:
+    def _ppf(self, q: Any, a: Any) -> Array:
         return 1 / (a - special.ndtri(q * special.ndtr(a)))
 
     def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
@@ -336,10 +339,10 @@ class Kappa3(WithPowers):
     def _to_base(self, y: Any, a: Any) -> Any:
         return np.log1p(a * y ** (-a)) / a
 
-    def _from_base(self, z: Any, a: Any) -> Any:
+    def _from_base(self, z: Any, a: Any) -> Array:
         return (a / np.expm1(a * z)) ** (1 / a)
 
-    def _log_slope(self, y: Any, a: Any) -> Any:
+    def _log_slope(self, y: Any, a: Any) -> Array:
         return np.log(a) - (a + 1) * np.log(y) - np.log1p(a * y ** (-a))
 
     def _log_slopes(self, q: np.ndarray, a: Any) -> tuple[Any, Any]:
@@ -347,20 +350,20 @@ class Kappa3(WithPowers):
 
     # By other forms where the variable is small, for it may be 0.
 
-    def _logpdf(self, y: Any, a: Any) -> Any:
+    def _logpdf(self, y: Any, a: Any) -> Array:
         return np.log(a) - (1 / a + 1) * np.log(a + y**a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return y * (a + y**a) ** (-1 / a)
 
-    def _sf(self, y: Any, a: Any) -> Any:
+    def _sf(self, y: Any, a: Any) -> Array:
         is_low = raw(y) < 1
         return np.where(is_low, 1 - self._cdf(y, a), -np.expm1(-self._to_base(np.where(is_low, 1.0, y), a)))
 
-    def _logsf(self, y: Any, a: Any) -> Any:
+    def _logsf(self, y: Any, a: Any) -> Array:
         return np.log(self._sf(y, a))
 
-    def _mean_power(self, order: int, a: Any) -> Any:
+    def _mean_power(self, order: int, a: Any) -> Array:
         margin = a - order
         safe = np.where(raw(margin) > 0, a, order + 1.0)
         value = safe ** (order / safe - 1) * special.beta(1 - order / safe, (order + 1) / safe)

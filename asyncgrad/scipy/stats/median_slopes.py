@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +53,12 @@ def _with_places(y: Any, x: Any) -> tuple[Any, Any]:
     y, x = (None if one is None else one.astype(float, copy=False) for one in (y, x))
     x = np.broadcast_to(np.arange(y.shape[-1], dtype=y.dtype), y.shape) if x is None else x
     return y.reshape((-1, y.shape[-1])), x.reshape((-1, x.shape[-1]))
+
+
+def _stacked(found: list[list[Any]], shape: tuple[int, ...]) -> Iterator[Any]:
+    """Yield each part of the results of several lines."""
+    for column in zip(*found, strict=True):
+        yield np.stack(column).reshape(shape)
 
 
 def _theil(y: Any, x: Any, alpha: float, method: str) -> list[Any]:
@@ -107,7 +114,7 @@ def theilslopes(
     """
     _check("theilslopes", method, ("joint", "separate"))
     found = [_theil(one, place, alpha, method) for one, place in zip(*_with_places(y, x), strict=True)]
-    return TheilslopesResult(*(np.stack(column).reshape(y.shape[:-1]) for column in zip(*found, strict=True)))
+    return TheilslopesResult(*_stacked(found, y.shape[:-1]))
 
 
 def _siegel(y: Any, x: Any, method: str) -> list[Any]:
@@ -157,4 +164,4 @@ def siegelslopes(
     """
     _check("siegelslopes", method, ("hierarchical", "separate"))
     found = [_siegel(one, place, method) for one, place in zip(*_with_places(y, x), strict=True)]
-    return SiegelslopesResult(*(np.stack(column).reshape(y.shape[:-1]) for column in zip(*found, strict=True)))
+    return SiegelslopesResult(*_stacked(found, y.shape[:-1]))

@@ -12,7 +12,15 @@ import scipy.stats
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import stats
-from asyncgrad.scipy.stats import comparisons, power_transforms, several_p_values, significance, spreads
+from asyncgrad.scipy.stats import (
+    comparisons,
+    fits,
+    median_slopes,
+    power_transforms,
+    several_p_values,
+    significance,
+    spreads,
+)
 from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
@@ -23,6 +31,13 @@ _HOLES[1, 0] = _HOLES[3, 2] = np.nan
 _WEIGHTS = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
 _PROBABILITIES = np.array([[0.01, 0.3, 0.07], [0.23, 0.013, 0.6]])
 _LONG = np.concatenate([_FIRST, _SECOND])
+_DISTINCT = np.sqrt(np.arange(1.0, 16.0).reshape(5, 3))
+
+
+def _share(x: Any, scale: float) -> Any:
+    """Return an exponential distribution function."""
+    return 1 - np.exp(-x / scale)
+
 
 CALLS = named_calls(
     stats,
@@ -75,6 +90,23 @@ CALLS = named_calls(
             Case((_PROBABILITIES,), {"method": method, "axis": axis}) for method, axis in (("bh", 0), ("by", None))
         ],
         "jarque_bera": [Case((_FIRST,), {"axis": 0})],
+        "ks_1samp": [
+            Case((_FIRST, _share, (3.0,), alternative, method), {"axis": axis, "keepdims": axis == 0})
+            for alternative, method, axis in (
+                ("two-sided", "auto", 0),
+                ("less", "auto", 1),
+                ("two-sided", "asymp", None),
+            )
+        ],
+        "kstest": [Case((_FIRST, _share, (3.0,)), {"alternative": "greater"})],
+        "theilslopes": [
+            Case((np.sin(_DISTINCT**2), _DISTINCT), {"method": method, "axis": axis}, (0, 1))
+            for method, axis in (("joint", None), ("separate", 1))
+        ],
+        "siegelslopes": [
+            Case((np.sin(_DISTINCT**2), _DISTINCT), {"method": method, "axis": axis}, (0, 1))
+            for method, axis in (("hierarchical", None), ("separate", 1))
+        ],
         "skewtest": [Case((_LONG,), {"axis": 0, "alternative": "less"}), Case((_FIRST,))],
         "kurtosistest": [Case((_FIRST,)), Case((_FIRST,), {"axis": None, "alternative": "greater"})],
         "normaltest": [Case((_LONG,), {"keepdims": True})],
@@ -93,9 +125,9 @@ _BY_RANKS = {"kendalltau", "mannwhitneyu", "rankdata", "spearmanr", "wilcoxon"}
 
 
 def test_every_function_has_a_case() -> None:
-    modules = (comparisons, power_transforms, several_p_values, significance, spreads)
+    modules = (comparisons, fits, median_slopes, power_transforms, several_p_values, significance, spreads)
     every = {name for module in modules for name in module.__all__}
-    assert every == {name.split("-")[0] for name in CALLS} | _BY_RANKS
+    assert every == {name.split("-")[0] for name in CALLS} | _BY_RANKS | {"cramervonmises"}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -103,6 +135,17 @@ def test_values_are_those_of_scipy_and_derivatives_those_of_differences(call: st
     ours, theirs, case = CALLS[call]
     check_values(lambda *args, **kwargs: _plain(ours(*args, **kwargs)), theirs, case, tolerance=1e-10)
     check(lambda *args, **kwargs: _plain(ours(*args, **kwargs)), case)
+
+
+@pytest.mark.parametrize("axis", [1, 0])
+def test_cramers_statistic_has_derivatives_and_scipys_probability(axis: int) -> None:
+    def test(module: Any, x: Any) -> Any:
+        return module.cramervonmises(x, _share, (3.0,), axis=axis)
+
+    check(lambda x: test(stats, x).statistic, Case((_FIRST,)))
+    found, expected = test(stats, _FIRST), test(scipy.stats, _FIRST)
+    for name in ("statistic", "pvalue"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12)
 
 
 def _plain(found: Any) -> Any:

@@ -38,6 +38,9 @@ from .discrete import poisson as poisson
 from .extremes import genextreme as genextreme
 from .extremes import genpareto as genpareto
 from .extremes import gompertz as gompertz
+from .fits import cramervonmises as cramervonmises
+from .fits import ks_1samp as ks_1samp
+from .fits import kstest as kstest
 from .folded import foldcauchy as foldcauchy
 from .folded import foldnorm as foldnorm
 from .gamma_and_beta import beta as beta
@@ -86,6 +89,8 @@ from .location_scale import laplace as laplace
 from .location_scale import logistic as logistic
 from .location_scale import rayleigh as rayleigh
 from .location_scale import uniform as uniform
+from .median_slopes import siegelslopes as siegelslopes
+from .median_slopes import theilslopes as theilslopes
 from .multivariate import dirichlet as dirichlet
 from .multivariate import multivariate_normal as multivariate_normal
 from .multivariate import multivariate_t as multivariate_t
@@ -237,6 +242,7 @@ __all__ = [
     "circvar",
     "combine_pvalues",
     "cosine",
+    "cramervonmises",
     "crystalball",
     "describe",
     "dgamma",
@@ -301,9 +307,11 @@ __all__ = [
     "kappa3",
     "kappa4",
     "kendalltau",
+    "ks_1samp",
     "ksone",
     "kstat",
     "kstatvar",
+    "kstest",
     "kstwo",
     "kstwobign",
     "kurtosis",
@@ -366,6 +374,7 @@ __all__ = [
     "rice",
     "sem",
     "semicircular",
+    "siegelslopes",
     "skellam",
     "skew",
     "skewcauchy",
@@ -373,6 +382,7 @@ __all__ = [
     "skewtest",
     "spearmanr",
     "t",
+    "theilslopes",
     "tmax",
     "tmean",
     "tmin",

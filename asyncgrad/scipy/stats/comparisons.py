@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVarTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
-from ...core.tree.registry import register
 from ..arguments import floating
 from ..roots import root_of_squares
 from ..ufuncs import special
 from .groups import Group, group, lines_of, with_axes
 from .nan_policies import Axis, by_nan_policy
 from .p_values import tail
+from .results import Results, register_results
 from .summaries import trim_mean
 
 __all__ = [
@@ -35,33 +35,8 @@ __all__ = [
 ]
 
 
-Kept = TypeVarTuple("Kept")
-
-
-class _Results(tuple[*Kept], Generic[*Kept]):  # noqa: SLOT001 - slots of a tuple must be empty
-    """Abstract: several results as a tuple, beside the last one, which is an attribute alone."""
-
-    #: Of all of them.
-    _names: ClassVar[tuple[str, ...]]
-
-    def __new__(cls, *values: Any) -> Self:
-        made = super().__new__(cls, values[:-1])
-        setattr(made, cls._names[-1], values[-1])
-        return made
-
-    def _values(self) -> tuple[Tensor, ...]:
-        return (*self, getattr(self, self._names[-1]))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), self._values()
-
-    def __repr__(self) -> str:
-        values = zip(self._names, self._values(), strict=True)
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values)})"
-
-
 @final
-class TtestResult(_Results[Tensor, Tensor]):
+class TtestResult(Results[Tensor, Tensor]):
     """The result of one of Student's tests: the statistic and the p-value, as a pair.
 
     Attributes:
@@ -294,7 +269,7 @@ def ttest_ind_from_stats(
 
 
 @final
-class LinregressResult(_Results[Tensor, Tensor, Tensor, Tensor, Tensor]):
+class LinregressResult(Results[Tensor, Tensor, Tensor, Tensor, Tensor]):
     """The result of `linregress`: slope, intercept, rvalue, pvalue and stderr, as a tuple.
 
     Attributes:
@@ -330,12 +305,8 @@ class LinregressResult(_Results[Tensor, Tensor, Tensor, Tensor, Tensor]):
         return self[4]
 
 
-def _register(kind: type[TtestResult | LinregressResult]) -> None:
-    register(kind, flatten=lambda one: (one._values(), None), unflatten=lambda _, parts: kind(*parts))
-
-
-_register(TtestResult)
-_register(LinregressResult)
+register_results(TtestResult)
+register_results(LinregressResult)
 
 
 @by_nan_policy("x", "y")

@@ -1,0 +1,167 @@
+"""Lines through points whose slopes are medians of those through two points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor
+from .nan_policies import Axis, along_last_axis, by_nan_policy
+
+__all__ = ["siegelslopes", "theilslopes"]
+
+
+class TheilslopesResult(NamedTuple):
+    """The result of `theilslopes`.
+
+    Attributes:
+        slope: the median of the slopes.
+        intercept: where the line crosses 0.
+        low_slope: the lower end of the confidence interval of the slope.
+        high_slope: the upper end.
+    """
+
+    slope: Tensor
+    intercept: Tensor
+    low_slope: Tensor
+    high_slope: Tensor
+
+
+class SiegelslopesResult(NamedTuple):
+    """The result of `siegelslopes`.
+
+    Attributes:
+        slope: the median of medians of slopes.
+        intercept: where the line crosses 0.
+    """
+
+    slope: Tensor
+    intercept: Tensor
+
+
+def _check(function: str, method: str, known: tuple[str, str]) -> None:
+    if method not in known:
+        raise ValueError(f"scipy.stats.{function} takes method {known[0]!r} or {known[1]!r}, not {method!r}")
+
+
+def _with_places(y: Any, x: Any) -> tuple[Any, Any]:
+    """Return two arrays of points as rows of lines, in double precision, as SciPy's."""
+    y, x = (None if one is None else one.astype(float, copy=False) for one in (y, x))
+    x = np.broadcast_to(np.arange(y.shape[-1], dtype=y.dtype), y.shape) if x is None else x
+    return y.reshape((-1, y.shape[-1])), x.reshape((-1, x.shape[-1]))
+
+
+def _stacked(found: list[list[Any]], shape: tuple[int, ...]) -> Iterator[Any]:
+    """Yield each part of the results of several lines."""
+    for column in zip(*found, strict=True):
+        yield np.stack(column).reshape(shape)
+
+
+def _theil(y: Any, x: Any, alpha: float, method: str) -> list[Any]:
+    """Return the results of one line."""
+    first, second = np.nonzero(np.subtract.outer(raw(x), raw(x)) > 0)
+    if not first.size or np.isnan(np.sum(raw(x) + raw(y))):
+        return [np.sum(x + y) * np.nan] * 4
+    slopes = np.sort((y[first] - y[second]) / (x[first] - x[second]))
+    slope = np.median(slopes)
+    intercept = np.median(y - slope * x) if method == "joint" else np.median(y) - slope * np.median(x)
+    # Where in their order the ends are depends on which numbers are equal alone: SciPy finds them among places.
+    count, repeats = len(raw(y)), [np.unique(raw(one), return_counts=True)[1] for one in (x, y)]
+    ties = sum(np.sum(one * (one - 1) * (2 * one + 5)) for one in repeats)
+    width = (count * (count - 1) * (2 * count + 5) - ties) / 18
+    if not width >= 0:
+        return [slope, intercept, slope * np.nan, slope * np.nan]
+    reach = scipy_stats.norm.ppf(min(alpha, 1 - alpha) / 2) * np.sqrt(width)
+    high = min(round((first.size - reach) / 2), first.size - 1)
+    low = max(round((first.size + reach) / 2) - 1, 0)
+    return [slope, intercept, slopes[low], slopes[high]]
+
+
+@by_nan_policy("y", "x")
+@along_last_axis("y", "x")
+def theilslopes(
+    y: Any,
+    x: Any = None,
+    alpha: float = 0.95,
+    method: str = "separate",
+    *,
+    axis: Axis = None,
+    nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> TheilslopesResult:
+    """Return Theil and Sen's line through points, whose slope is the median of all, as `scipy.stats.theilslopes`.
+
+    Args:
+        y: the values of the points.
+        x: where they are; None for 0, 1, 2 and so on.
+        alpha: the confidence level of the interval of the slope.
+        method: of the intercept: "separate", by the medians of `x` and `y`, or "joint", by that of y - slope * x.
+        axis: along which, or None for all.
+        nan_policy: "propagate", "omit" or "raise"; a point with nan is left out.
+        keepdims: whether the axis remains, with length 1.
+
+    Raises:
+        ValueError: there is no such method.
+
+    Example:
+        >>> from asyncgrad.scipy import stats
+        >>> stats.theilslopes([1.0, 3.0, 5.0, 7.0, 50.0]).slope.item()
+        2.0
+    """
+    _check("theilslopes", method, ("joint", "separate"))
+    found = [_theil(one, place, alpha, method) for one, place in zip(*_with_places(y, x), strict=True)]
+    return TheilslopesResult(*_stacked(found, y.shape[:-1]))
+
+
+def _siegel(y: Any, x: Any, method: str) -> list[Any]:
+    """Return the results of one line."""
+    slopes, intercepts = [], []
+    for index in range(len(raw(y))):
+        others = np.nonzero(raw(x) != raw(x)[index])[0]
+        if not others.size:
+            continue
+        away = x[others] - x[index]
+        slopes.append(np.median((y[others] - y[index]) / away))
+        intercepts.append(np.median((y[index] * x[others] - y[others] * x[index]) / away))
+    if not slopes or len(raw(y)) < 2:
+        return [np.sum(y) * np.nan] * 2
+    slope = np.median(np.stack(slopes))
+    return [slope, np.median(np.stack(intercepts)) if method == "separate" else np.median(y - slope * x)]
+
+
+@by_nan_policy("y", "x")
+@along_last_axis("y", "x")
+def siegelslopes(
+    y: Any,
+    x: Any = None,
+    method: str = "hierarchical",
+    *,
+    axis: Axis = None,
+    nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> SiegelslopesResult:
+    """Return Siegel's line through points, by the median of medians of slopes, as `scipy.stats.siegelslopes`.
+
+    Args:
+        y: the values of the points.
+        x: where they are; None for 0, 1, 2 and so on.
+        method: of the intercept: "hierarchical", the median of y - slope * x, or "separate", that of medians.
+        axis: along which, or None for all.
+        nan_policy: "propagate", "omit" or "raise"; a point with nan is left out.
+        keepdims: whether the axis remains, with length 1.
+
+    Raises:
+        ValueError: there is no such method.
+
+    Example:
+        >>> from asyncgrad.scipy import stats
+        >>> stats.siegelslopes([1.0, 3.0, 5.0, 20.0]).slope.item()
+        2.0
+    """
+    _check("siegelslopes", method, ("hierarchical", "separate"))
+    found = [_siegel(one, place, method) for one, place in zip(*_with_places(y, x), strict=True)]
+    return SiegelslopesResult(*_stacked(found, y.shape[:-1]))

@@ -195,7 +195,7 @@ def linear(
         >>> nn.linear(np.array([[1.0, 2.0]]), weight, bias)
         array([[ 1.,  2., 13.]])
     """
-    given = (x.__class__, weight.__class__, bias.__class__)
+    given: tuple[object, ...] = (x.__class__, weight.__class__, bias.__class__)
     if list in given or tuple in given:
         return linear(operand(x), operand(weight), operand(bias))
     if getattr(weight, "ndim", 2) == 1:

@@ -27,7 +27,21 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["Frozen", "UnivariateDistribution", "check_plain", "holds_somewhere", "narrowed"]
+__all__ = ["Frozen", "UnivariateDistribution", "check_plain", "family_named", "holds_somewhere", "narrowed"]
+
+#: The families by their names.
+_BY_NAME: dict[str, UnivariateDistribution] = {}
+
+
+def family_named(name: str) -> UnivariateDistribution:
+    """Return the family of SciPy's name for it.
+
+    Raises:
+        ArgumentError: there is none.
+    """
+    if name not in _BY_NAME:
+        raise ArgumentError(f"asyncgrad.scipy.stats has no distribution {name!r}: pass a function in its place")
+    return _BY_NAME[name]
 
 
 @name_errors_of_methods
@@ -53,6 +67,7 @@ class UnivariateDistribution(ABC):
 
     def __init__(self, name: str) -> None:
         self.name: str = name
+        _BY_NAME[name] = self
 
     def __getattr__(self, name: str) -> Any:
         """Refuse what SciPy's distribution has beside this; the error names what to write instead."""

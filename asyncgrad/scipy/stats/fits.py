@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
 from ..arguments import floating
+from ..missing import no_derivative
+from .distribution import family_named
 from .nan_policies import Axis, along_last_axis, by_nan_policy
 from .results import Results, register_results
 from .sample_statistics import ksone, kstwo, kstwobign
@@ -49,13 +51,8 @@ class KstestResult(Results[Tensor, Tensor]):
 register_results(KstestResult)
 
 
-def _family(name: str) -> Any:
-    """Return the distribution of a name."""
-    return getattr(import_module(__package__), name)
-
-
 def _distribution_function(cdf: Any) -> Callable[..., Any]:
-    return _family(cdf).cdf if isinstance(cdf, str) else cdf
+    return family_named(cdf).cdf if isinstance(cdf, str) else cdf
 
 
 def _probability(statistic: Any, count: int, alternative: str, method: str) -> Any:
@@ -165,7 +162,7 @@ def kstest(
     Source: scipy.stats.kstest.
     """
     if isinstance(rvs, str):
-        cdf, rvs = (rvs if rvs == cdf else cdf), _family(rvs).rvs
+        cdf, rvs = (rvs if rvs == cdf else cdf), family_named(rvs).rvs
     sample = rvs(*args, size=N) if callable(rvs) else rvs
     if isinstance(cdf, str) or callable(cdf):
         return ks_1samp(sample, cdf, args, alternative, method, axis=axis, nan_policy=nan_policy, keepdims=keepdims)
@@ -173,6 +170,17 @@ def kstest(
     options = {"axis": axis, "nan_policy": nan_policy, "keepdims": keepdims}
     found = scipy_stats.ks_2samp(raw(floating(sample)), raw(floating(cdf)), alternative, method, **options)
     return KstestResult(*(asarray(getattr(found, name)) for name in KstestResult._names))
+
+
+@primitive()
+def _cramer_p_value(below: Any) -> Any:
+    """Return the p-value of samples, of which the shares below each observation are given, along the last axis."""
+    return np.asarray(scipy_stats.cramervonmises(below, lambda shares: shares, axis=-1).pvalue)
+
+
+derivative(_cramer_p_value, "below")(
+    no_derivative("the p-value of scipy.stats.cramervonmises", "rvs", "its statistic has one")
+)
 
 
 @by_nan_policy("rvs")
@@ -188,7 +196,7 @@ def cramervonmises(
 ) -> SignificanceResult:
     """Return Cramér and von Mises's test of whether a sample has a distribution, as `scipy.stats.cramervonmises`.
 
-    The p-value has no history: SciPy's is a sum that has no derivative there.
+    The p-value has no derivative: what SciPy computes it by is not public.
 
     Both are nan for fewer than two numbers.
 
@@ -211,5 +219,4 @@ def cramervonmises(
     below = floating(_distribution_function(cdf)(np.sort(rvs, -1), *args))
     middles = ((2 * np.arange(count) + 1) / (2 * count)).astype(below.dtype)
     statistic = 1 / (12 * count) + np.sum(np.square(middles - below), -1)
-    found = scipy_stats.cramervonmises(raw(below), lambda values: values, axis=-1)
-    return SignificanceResult(statistic, asarray(np.asarray(found.pvalue)))
+    return SignificanceResult(statistic, _cramer_p_value.call(below))

@@ -147,7 +147,7 @@ CALLS: dict[str, tuple[Call, Case]] = {
         Case((_SOME, _SOME**2, _SOME[:3] / 2), {}, _ALL),
     ),
     "CloughTocher2DInterpolator": (
-        lambda module, points, values, at: module.CloughTocher2DInterpolator(points, values, tol=1e-12, rescale=True)(at),
+        lambda module, x, values, at: module.CloughTocher2DInterpolator(x, values, tol=1e-12, rescale=True)(at),
         Case((_SOME, np.sin(_SOME), _SOME[:3] / 2), {}, _ALL),
     ),
     "NearestNDInterpolator": (
@@ -175,7 +175,9 @@ CALLS: dict[str, tuple[Call, Case]] = {
         Case((_RNG.normal(size=(3, 4)), _X[::-1].copy(), _BEYOND), {}, _ALL),
     ),
     "RectBivariateSpline-derivative": (
-        lambda module, x, y, z, at: module.RectBivariateSpline(x, y, z).partial_derivative(1, 2)(at, at[::-1] / 4, grid=False),
+        lambda module, x, y, z, at: (
+            module.RectBivariateSpline(x, y, z).partial_derivative(1, 2)(at, at[::-1] / 4, grid=False)
+        ),
         Case((_X, _WIDE[0], _RNG.normal(size=(5, 6)), _AT), {}, (2, 3)),
     ),
     "PPoly": (

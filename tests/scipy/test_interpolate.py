@@ -175,8 +175,8 @@ CALLS: dict[str, tuple[Call, Case]] = {
         Case((_RNG.normal(size=(3, 4)), _X[::-1].copy(), _BEYOND), {}, _ALL),
     ),
     "RectBivariateSpline-derivative": (
-        lambda module, x, y, z, at: (
-            module.RectBivariateSpline(x, y, z).partial_derivative(1, 2)(at, at[::-1] / 4, grid=False)
+        lambda module, x, y, z, at: module.RectBivariateSpline(x, y, z).partial_derivative(1, 2)(
+            at, at[::-1] / 4, grid=False
         ),
         Case((_X, _WIDE[0], _RNG.normal(size=(5, 6)), _AT), {}, (2, 3)),
     ),

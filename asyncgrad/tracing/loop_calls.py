@@ -455,7 +455,7 @@ def _groups(shape: tuple[int, ...], reduced: set[int]) -> Groups | None:
     number = len(reduced)
     length = prod([shape[place] for place in reduced])
     kept = prod(shape) // length
-    if reduced == set(range(len(shape) - number, len(shape))):
+    if kept == 1 or reduced == set(range(len(shape) - number, len(shape))):
         return kept, length, True
     return (kept, length, False) if reduced == set(range(number)) else None
 

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,9 @@ __all__ = [
 #: Shape and strides.
 _Layout = tuple[tuple[int, ...], tuple[int, ...]]
 _LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
-#: How many products are compared: sums in different orders may be equal by chance.
-_TRIALS = 4
+#: How many products are compared, and how many sums at least: sums in different orders may be equal by chance, those of
+#: a dozen float32 numbers half of the time.
+_TRIALS, _SUMS = 4, 64
 #: Larger arrays are tried by as many elements.
 _MOST_ELEMENTS = 1 << 22
 
@@ -48,7 +50,8 @@ def call_loop(loop: InnerLoop, addresses: list[int], counts: list[int], steps: l
 def product_agrees(product: Callable[..., Any], loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout) -> bool:
     """Tell whether matmul's loop has the bits of a product of vectors or matrices that lie in memory as these."""
     with np.errstate(all="ignore"):
-        return all(_product_agrees(product, loop, kind, a, b, seed) for seed in range(_TRIALS))
+        few = max(1, prod(a[0][:-1]) * prod(b[0][1:]))
+        return all(_product_agrees(product, loop, kind, a, b, seed) for seed in range(max(_TRIALS, _SUMS // few)))
 
 
 def _product_agrees(
@@ -175,22 +178,29 @@ def reduction_agrees(
     if kept * length > _MOST_ELEMENTS:
         return False
     counts, steps, offset = reduction_axes(groups, kind.itemsize, beginning is None)
-    axis, options = int(is_last), {} if beginning is None else {"initial": beginning}
+    options = {} if beginning is None else {"initial": beginning}
+    forms = [((kept, length), 1)] if is_last else [((length, kept), 0)]
+    if kept == 1:
+        # Elements that lie one after the other may be a column, too.
+        forms = [((1, length), 1), ((length, 1), 0)]
     if is_masked:
         options["where"] = np.array(True)
-    for numbers in _numbers(kind, kept * length):
-        array = numbers.reshape((kept, length) if is_last else (length, kept))
-        with np.errstate(all="ignore"):
-            expected = ufunc.reduce(array, axis=axis, **options)
-        found = np.full(kept, beginning, kind) if beginning is not None else array.take(0, axis=axis)
-        if expected.dtype != kind:
-            return False
-        places = [address_of(found), address_of(array) + offset, address_of(found)]
-        for _ in range(counts[0]):
-            call_loop(loop, places, counts[1:], steps[MOST_OPERANDS:])
-            places = [place + step for place, step in zip(places, steps, strict=False)]
-        if found.tobytes() != expected.tobytes():
-            return False
+    # Each of the calls below takes about as long as 256 elements.
+    draws = _draws(kept, kept * length if is_last else max(kept, 256) * length)
+    for numbers in _numbers(kind, kept * length, draws):
+        for shape, axis in forms:
+            array = numbers.reshape(shape)
+            with np.errstate(all="ignore"):
+                expected = ufunc.reduce(array, axis=axis, **options)
+            found = np.full(kept, beginning, kind) if beginning is not None else array.take(0, axis=axis)
+            if expected.dtype != kind:
+                return False
+            places = [address_of(found), address_of(array) + offset, address_of(found)]
+            for _ in range(counts[0]):
+                call_loop(loop, places, counts[1:], steps[MOST_OPERANDS:])
+                places = [place + step for place, step in zip(places, steps, strict=False)]
+            if found.tobytes() != expected.tobytes():
+                return False
     return True
 
 
@@ -223,7 +233,7 @@ def nest_agrees(
     kept = [array.shape[axis] for axis, place in enumerate(onto) if place >= 0]
     reduced = tuple([axis for axis, place in enumerate(onto) if place < 0])
     # The order is known to be NumPy's: two kinds of numbers tell whether it begins as NumPy does.
-    for numbers in itertools.islice(_numbers(array.dtype, array.size), 2):
+    for numbers in itertools.islice(_numbers(array.dtype, array.size, 1), 2):
         array[...] = numbers.reshape(array.shape)
         with np.errstate(all="ignore"):
             expected = ufunc.reduce(array, axis=reduced, initial=beginning)
@@ -237,7 +247,18 @@ def nest_agrees(
     return True
 
 
-def _numbers(kind: np.dtype[Any], size: int) -> Iterator[np.ndarray]:
+def _draws(sums: int, work: int) -> int:
+    """Return how often numbers are drawn of which so many sums are made.
+
+    Args:
+        sums: how many.
+        work: how many elements take about as long.
+    """
+    # Long sums are seldom equal by chance.
+    return max(1, min(_SUMS // sums, max(2, (1 << 20) // work)))
+
+
+def _numbers(kind: np.dtype[Any], size: int, draws: int) -> Iterator[np.ndarray]:
     rng = np.random.Generator(np.random.PCG64(0))
     if kind.kind == "b":
         yield rng.random(size) < 0.5
@@ -249,7 +270,9 @@ def _numbers(kind: np.dtype[Any], size: int) -> Iterator[np.ndarray]:
         return
     yield np.full(size, -0.0, kind)
     some = ([0.0, -0.0], [1.0, -1.0, 0.0, -0.0, np.inf], [1.0, -2.0, np.nan, -0.0, 1e30])
-    for wide in (rng.standard_normal(size), *[rng.choice(one, size) for one in some]):
+    drawn = rng.standard_normal(size)
+    rolled = (np.roll(drawn, 7 * number) for number in range(draws))
+    for wide in itertools.chain(rolled, (rng.choice(one, size) for one in some)):
         with np.errstate(all="ignore"):
             narrow = wide.astype(kind)
         yield narrow

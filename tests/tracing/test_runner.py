@@ -217,6 +217,21 @@ def test_elementwise_calls_products_reductions_and_joins_are_made_by_the_runner(
     assert in_lockstep(function, rng.standard_normal((4, 5)), rng.standard_normal((5, 6))) == []
 
 
+@pytest.mark.parametrize("length", [3, 8, 11, 29, 130])
+def test_sums_of_a_column_have_numpys_bits(length):
+    """A few numbers, added up in two orders, often give the same sum: one trial would take a wrong order for right."""
+    rng = np.random.default_rng(0)
+    points = [rng.standard_normal((length, 1)).astype(np.float32) for _ in range(30)]
+    jitted = compiled(sum_of_column, points[0])
+
+    assert in_lockstep(sum_of_column, points[0]) == []
+    assert [bits(jitted(point)) for point in points] == [bits(sum_of_column(point)) for point in points]
+
+
+def sum_of_column(x):
+    return (x * 1).sum(0) + np.dot((x * 1)[:, 0], x[:, 0])
+
+
 @pytest.mark.parametrize("function", AS_RECORDS, ids=range(len(AS_RECORDS)))
 def test_writes_numbers_vectors_and_other_orders_of_axes_have_records(function):
     rng = np.random.default_rng(0)

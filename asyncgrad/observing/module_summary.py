@@ -136,7 +136,7 @@ def summary(model: HasModules, *args: object, **kwargs: object) -> Any:
         A ModuleSummary; an awaitable of one if the call of the model is awaited.
 
     Raises:
-        ArgumentTypeError: `model` is no Module.
+        ArgumentTypeError: `model` is no Module, or an argument is a shape.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -153,6 +153,9 @@ def summary(model: HasModules, *args: object, **kwargs: object) -> Any:
     """
     if not isinstance(model, HasModules):
         raise ArgumentTypeError(must_be("model", "a Module", model, "write ag.summary(model, x)"))
+    # Tuples are arrays to some layers, and torchinfo's summary takes shapes.
+    for shape in filter(_is_shape, args):
+        raise ArgumentTypeError(must_be("what the model is called with", "an array", shape, _arrays_instead(args, {})))
     watching = _Watching(model)
     given: Any = [_followed(each) for each in args], {name: _followed(each) for name, each in kwargs.items()}
     with ExitStack() as stack:
@@ -160,22 +163,24 @@ def summary(model: HasModules, *args: object, **kwargs: object) -> Any:
         try:
             result = watching.model(*given[0], **given[1])
         except TypeError as error:
-            # torchinfo's summary takes shapes, or nothing; here the model is called with what follows it.
+            # Or nothing; here the model is called with what follows it.
             if not any(hasattr(one, "shape") for one in (*args, *kwargs.values())):
-                error.add_note(
-                    "ag.summary calls the model with the arguments behind it: write their arrays, as in "
-                    f"ag.summary(model, np.ones({_shape_in(args, kwargs)}))"
-                )
+                instead = _arrays_instead(args, kwargs)
+                error.add_note(f"ag.summary calls the model with the arguments behind it: {instead}")
             raise
         if isawaitable(result):
             return _awaited(result, watching, stack.pop_all())
     return watching.summary()
 
 
-def _shape_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Return the first shape among arguments as it is written; "shape" where there is none."""
-    shapes = (one for one in (*args, *kwargs.values()) if isinstance(one, tuple) and all(type(n) is int for n in one))
-    return str(next(shapes, "shape"))
+def _is_shape(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) > 0 and all(type(n) is int for n in value)
+
+
+def _arrays_instead(args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+    """Return what to write in place of the first shape among arguments, or of none."""
+    shape = next(filter(_is_shape, (*args, *kwargs.values())), "shape")
+    return f"write their arrays, as in ag.summary(model, np.ones({shape}))"
 
 
 async def _awaited(result: Any, watching: _Watching, stack: ExitStack) -> ModuleSummary:

@@ -716,11 +716,6 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ArgumentTypeError,
         "linear takes a tensor or an array as x, not NoneType None: does the",
     ),
-    (
-        lambda: nn.Linear(1, 1)([1.0]),
-        ArgumentTypeError,
-        "linear takes a tensor or an array as x, not list [1.0]: write np.array(x)",
-    ),
     (lambda: nn.ModuleDict({"a.b": Layer(1, 1)}), ArgumentError, "a non-empty string without dots, not 'a.b'"),
     (lambda: nn.ModuleDict({"parameters": Layer(1, 1)}), ArgumentError, "'parameters' is an attribute of every"),
     (lambda: nn.ModuleList([Layer(1, 1)])[3], IndexError, "ModuleList has 1 modules, and none at index 3"),

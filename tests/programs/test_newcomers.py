@@ -211,7 +211,7 @@ MISTAKES = {
     "ag.random.seed(-1)": ("a seed", "at least 0", "-1"),
     "bool(x)": ("(2, 2)", "write t.any() or t.all()"),
     "np.sum(x, out=3)": ("out of numpy.sum", "int 3"),
-    "model([[1.0, 2.0]])": ("linear", "list [[1.0, 2.0]]", "write np.array(x)"),
+    "ag.summary(model, (1, 2))": ("tuple (1, 2)", "ag.summary(model, np.ones((1, 2)))"),
     "model.apply(3)": ("fn", "int 3", "pass a function"),
     "model.load_state_dict('model.safetensors')": ("'model.safetensors'", "nn.load_safetensors(path)"),
     "nn.ModuleList(model)": ("ModuleList", "Linear", "write nn.ModuleList([module])"),
@@ -335,7 +335,6 @@ REFUSED_IN_COROUTINES = {
     "await x.numpy()": "of type ndarray: write it without await",
     "await ag.engine.serve_live()": "write async with ag.engine.serve_live():",
     "ag.summary(model)": "write their arrays, as in ag.summary(model, np.ones(shape))",
-    "ag.summary(model, (1, 2))": "ag.summary(model, np.ones((1, 2)))",
     "ag.summary(model, input_size=(1, 2))": "ag.summary(model, np.ones((1, 2)))",
 }
 ENTERED = {

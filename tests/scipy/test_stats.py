@@ -17,6 +17,8 @@ from asyncgrad.scipy import stats
 from asyncgrad.scipy.stats import (
     comparisons,
     directions,
+    fits,
+    median_slopes,
     power_transforms,
     several_p_values,
     significance,
@@ -170,7 +172,17 @@ def test_every_family_has_cases() -> None:
     elsewhere = {"Covariance", "categorical", "gaussian_kde", "hypergeom", "invwishart", "multinomial", "wishart"}
 
     modules = (
-        *(comparisons, directions, power_transforms, several_p_values, significance, sorted_samples, spreads),
+        *(
+            comparisons,
+            directions,
+            fits,
+            median_slopes,
+            power_transforms,
+            several_p_values,
+            significance,
+            sorted_samples,
+            spreads,
+        ),
         *(summaries, trimmed),
     )
     functions = {name for module in modules for name in module.__all__}

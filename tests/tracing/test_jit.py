@@ -23,6 +23,7 @@ from asyncgrad.errors import ChangedTensorError, ReleasedGraphError
 from asyncgrad.tracing.table import Table
 from tests.support.failing import Trouble, raising
 from tests.support.leaves import leaf, leaf_of
+from tests.support.settings import node_by_node
 from tests.tracing.running import bits, compiled, grads_of, same
 
 
@@ -283,7 +284,7 @@ async def test_a_worker_runs_a_backward_that_is_expected_to_be_long(threads, sec
 async def test_a_worker_runs_a_backward_of_little_that_has_kept_its_thread_for_long(threads):
     jitted = compiled(lambda x: (x * x).sum(), leaf(1.0))
 
-    with ag.offload_threshold(0.0), ag.loop_budget(0.0):
+    with ag.offload_threshold(0.0), ag.loop_budget(0.0), node_by_node():
         for _ in range(2):
             await jitted(leaf(1.0)).backward()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from ..core.engine.eager_task import EagerTask, start_task
@@ -17,7 +17,7 @@ from ..errors import RemoteError
 from .concurrency import retrieve, wait_until_done
 from .wire import read_bytes
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "reply_to"]
 
 #: The encoding of what is sent as it is.
 _PLAIN = "identity"
@@ -29,6 +29,32 @@ _MAY_BE_CANCELLED = (
     "receive_response_headers.started",
     "receive_response_body.started",
 )
+
+
+async def reply_to(
+    new_exchange: Callable[[], Exchange], lost: tuple[type[Exception], ...], limit: int, what: str
+) -> tuple[int, bytearray]:
+    """Return the status and the bytes of the reply to a request that may arrive twice.
+
+    The other side may have ended a kept connection, and others beside it. httpx forgets each as that shows, so that the
+    last try goes over a new one.
+
+    Args:
+        new_exchange: makes the request.
+        lost: what httpx raises where a connection has failed.
+        limit: as for `Exchange.run`.
+        what: likewise.
+
+    Raises:
+        PayloadError: the reply is too long. And what httpx raises for the last try.
+    """
+    while True:
+        exchange = new_exchange()
+        try:
+            return await exchange.run(limit, what)
+        except lost:
+            if not exchange.is_over_kept_connection:
+                raise
 
 
 @final

@@ -19,7 +19,7 @@ from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, 
 from .authentication import bearer
 from .concurrency import run_patiently, wait_until_done
 from .definition import Definition
-from .exchange import Exchange
+from .exchange import Exchange, reply_to
 from .failures import unknown_worker
 from .open_stages import OpenStages
 from .outbox import Outbox
@@ -224,20 +224,17 @@ class HttpTransport:
 
     async def _exchange(self, connections: _Connections, worker: str, request: Request) -> Reply:
         body = encode({"op": request.op, "stage": request.stage, "fields": request.fields}, request.arrays)
-        while True:
-            exchange = self._new_exchange(connections, worker, body)
-            try:
-                status, data = await exchange.run(message_bytes(self.max_bytes), f"the reply of {worker}")
-                break
-            except httpx.TransportError as error:
-                # httpx forgets a kept connection that has ended, and others may have ended beside it: the last request
-                # goes over a new one. Each has a number, by which a server that had got it answers as before.
-                if not exchange.is_over_kept_connection:
-                    raise WorkerLostError(
-                        f"server {worker} does not answer: {str(error) or type(error).__name__}{_hint(worker, error)}"
-                    ) from error
-            except httpx.RequestError as error:
-                raise RemoteError(f"server {worker} answers what cannot be read: {error}") from error
+        new_exchange = partial(self._new_exchange, connections, worker, body)
+        try:
+            # Each request has a number, by which a server that had got it answers as before.
+            limit, lost = message_bytes(self.max_bytes), (httpx.NetworkError, httpx.ProtocolError)
+            status, data = await reply_to(new_exchange, lost, limit, f"the reply of {worker}")
+        except httpx.TransportError as error:
+            raise WorkerLostError(
+                f"server {worker} does not answer: {str(error) or type(error).__name__}{_hint(worker, error)}"
+            ) from error
+        except httpx.RequestError as error:
+            raise RemoteError(f"server {worker} answers what cannot be read: {error}") from error
         if status != 200:
             raise _refusal(worker, status, data)
         try:

@@ -13,7 +13,7 @@ from ..core.engine.offloading import call_on_worker
 from ..core.settings.arguments import check_callable, must_be, whole_number
 from ..core.settings.context import CURRENT_NODE
 from ..core.settings.extras import missing_extra
-from ..distributed.exchange import Exchange
+from ..distributed.exchange import Exchange, reply_to
 from ..errors import ArgumentError, ArgumentTypeError, RemoteError, WorkerLostError
 
 try:
@@ -104,33 +104,32 @@ class JsonServer:
 
     async def _exchange(self, path: str, content: bytes | None) -> tuple[int, bytearray]:
         """Return the status and the bytes of the reply, whatever it says."""
-        while True:
-            exchange = Exchange(
-                self._client,
-                path,
-                content or b"",
-                headers={"content-type": "application/json", "accept": self._accept},
-                timeout=self._client.timeout,
-                patience=_PATIENCE,
-                given_up=self._given_up,
-                method="GET" if content is None else "POST",
-            )
-            try:
-                return await exchange.run(self._max_bytes, f"the reply of {self.what} to {path}")
-            except httpx.TimeoutException as error:
-                raise WorkerLostError(
-                    f"{self.what} has not answered {path} within {self._client.timeout}: where it takes longer, write "
-                    "httpx.AsyncClient(base_url=..., timeout=httpx.Timeout(3600.0, connect=10.0))"
-                ) from error
-            except httpx.TransportError as error:
-                # A kept connection may have ended before, as servers end one after an error of theirs. httpx forgets
-                # it, so the last try goes over a new one; and no request changes anything at the server.
-                if not exchange.is_over_kept_connection:
-                    raise WorkerLostError(
-                        f"{self.what} does not answer {path}: {str(error) or type(error).__name__}; does it run there?"
-                    ) from error
-            except httpx.RequestError as error:
-                raise RemoteError(f"{self.what} answers {path} with what cannot be read: {error}") from error
+        new_exchange = partial(
+            Exchange,
+            self._client,
+            path,
+            content or b"",
+            headers={"content-type": "application/json", "accept": self._accept},
+            timeout=self._client.timeout,
+            patience=_PATIENCE,
+            given_up=self._given_up,
+            method="GET" if content is None else "POST",
+        )
+        try:
+            # No request changes anything at the server.
+            lost = httpx.NetworkError, httpx.ProtocolError
+            return await reply_to(new_exchange, lost, self._max_bytes, f"the reply of {self.what} to {path}")
+        except httpx.TimeoutException as error:
+            raise WorkerLostError(
+                f"{self.what} has not answered {path} within {self._client.timeout}: where it takes longer, write "
+                "httpx.AsyncClient(base_url=..., timeout=httpx.Timeout(3600.0, connect=10.0))"
+            ) from error
+        except httpx.TransportError as error:
+            raise WorkerLostError(
+                f"{self.what} does not answer {path}: {str(error) or type(error).__name__}; does it run there?"
+            ) from error
+        except httpx.RequestError as error:
+            raise RemoteError(f"{self.what} answers {path} with what cannot be read: {error}") from error
 
     def _as_json(self, body: Mapping[str, object]) -> bytes:
         try:

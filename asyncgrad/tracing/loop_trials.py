@@ -20,24 +20,28 @@ from .iterations import Axes, Layout, memory_like, reduction_places
 from .runner import MOST_OPERANDS
 
 __all__ = [
+    "MOST_ELEMENTS",
     "Groups",
+    "Strided",
     "call_loop",
+    "extent_of",
     "nest_agrees",
     "outer_agrees",
     "product_agrees",
     "reduction_agrees",
     "reduction_axes",
     "scale_agrees",
+    "special_numbers",
 ]
 
 #: Shape and strides.
-_Layout = tuple[tuple[int, ...], tuple[int, ...]]
+Strided = tuple[tuple[int, ...], tuple[int, ...]]
 _LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 #: How many products are compared, and how many sums at least: sums in different orders may be equal by chance, those of
 #: a dozen float32 numbers half of the time.
 _TRIALS, _SUMS = 4, 64
 #: Larger arrays are tried by as many elements.
-_MOST_ELEMENTS = 1 << 22
+MOST_ELEMENTS = 1 << 22
 
 
 def call_loop(loop: InnerLoop, addresses: list[int], counts: list[int], steps: list[int]) -> None:
@@ -47,15 +51,15 @@ def call_loop(loop: InnerLoop, addresses: list[int], counts: list[int], steps: l
 
 
 @functools.lru_cache(maxsize=4096)
-def product_agrees(product: Callable[..., Any], loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout) -> bool:
+def product_agrees(product: Callable[..., Any], loop: InnerLoop, kind: np.dtype[Any], a: Strided, b: Strided) -> bool:
     """Tell whether matmul's loop has the bits of a product of vectors or matrices that lie in memory as these."""
     with np.errstate(all="ignore"):
-        few = max(1, prod(a[0][:-1]) * prod(b[0][1:]))
-        return all(_product_agrees(product, loop, kind, a, b, seed) for seed in range(max(_TRIALS, _SUMS // few)))
+        sums = max(1, prod(a[0][:-1]) * prod(b[0][1:]))
+        return all(_product_agrees(product, loop, kind, a, b, seed) for seed in range(max(_TRIALS, _SUMS // sums)))
 
 
 def _product_agrees(
-    product: Callable[..., Any], loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout, seed: int
+    product: Callable[..., Any], loop: InnerLoop, kind: np.dtype[Any], a: Strided, b: Strided, seed: int
 ) -> bool:
     rng = np.random.Generator(np.random.PCG64(seed))
     # With an axis of length 1, BLAS may have a function that does not multiply by zero.
@@ -80,7 +84,7 @@ def _product_agrees(
 @functools.lru_cache(maxsize=4096)
 def outer_agrees(kind: np.dtype[Any], rows: int, columns: int) -> bool:
     """Tell whether `numpy.dot` of a column and a row has the bits of products to which zero is added."""
-    if rows == 1 or columns == 1 or rows * columns > _MOST_ELEMENTS:
+    if rows == 1 or columns == 1 or rows * columns > MOST_ELEMENTS:
         return False
     for seed in range(2 * _TRIALS):
         rng = np.random.Generator(np.random.PCG64(seed))
@@ -96,13 +100,13 @@ def outer_agrees(kind: np.dtype[Any], rows: int, columns: int) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def scale_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout) -> bool:
+def scale_agrees(loop: InnerLoop, kind: np.dtype[Any], a: Strided, b: Strided) -> bool:
     """Tell whether a loop of the runner's has the bits of `numpy.dot` for arrays of which one has one element."""
     with np.errstate(all="ignore"):
         return all(_scale_agrees(loop, kind, a, b, seed) for seed in range(3 * _TRIALS))
 
 
-def _scale_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout, seed: int) -> bool:
+def _scale_agrees(loop: InnerLoop, kind: np.dtype[Any], a: Strided, b: Strided, seed: int) -> bool:
     rng = np.random.Generator(np.random.PCG64(seed))
     left, right = (_laid(rng, kind, one, seed % 3 > 0) for one in (a, b))
     if left is None or right is None:
@@ -120,22 +124,31 @@ def _scale_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout, 
 
 
 def _laid(
-    rng: np.random.Generator, kind: np.dtype[Any], layout: _Layout, is_special: bool = False
+    rng: np.random.Generator, kind: np.dtype[Any], layout: Strided, is_special: bool = False
 ) -> np.ndarray | None:
     shape, strides = layout
     item = kind.itemsize
     if strides not in ((item,), (shape[-1] * item, item), (item, shape[0] * item)):
         # NumPy copies what BLAS does not take.
         return None
-    extent = 1 + sum((length - 1) * stride // kind.itemsize for length, stride in zip(shape, strides, strict=True))
-    if extent > _MOST_ELEMENTS:
+    extent = extent_of(layout, item)
+    if extent > MOST_ELEMENTS:
         return None
     memory = rng.standard_normal(extent).astype(kind)
     if is_special:
-        tiny = float(np.sqrt(np.finfo(kind).tiny)) * 1e-10
-        special = np.array([0.0, -0.0, 1.5, -2.0, tiny, -tiny, np.inf, np.nan], kind)
-        memory = rng.choice(special, extent, p=[0.2, 0.2, 0.2, 0.15, 0.1, 0.1, 0.025, 0.025]).astype(kind)
+        memory = rng.choice(special_numbers(kind), extent, p=[0.2, 0.2, 0.2, 0.15, 0.1, 0.1, 0.025, 0.025]).astype(kind)
     return np.lib.stride_tricks.as_strided(memory, shape, strides)
+
+
+def extent_of(layout: Strided, item: int) -> int:
+    """Return over how many elements of memory an array extends, each of so many bytes."""
+    return 1 + sum((length - 1) * stride // item for length, stride in zip(*layout, strict=True))
+
+
+def special_numbers(kind: np.dtype[Any]) -> np.ndarray:
+    """Return zeros of both signs, usual numbers, some whose products are too small for a number, infinity and NaN."""
+    tiny = float(np.sqrt(np.finfo(kind).tiny)) * 1e-10
+    return np.array([0.0, -0.0, 1.5, -2.0, tiny, -tiny, np.inf, np.nan], kind)
 
 
 #: Of a reduction: how many results there are, of how many elements each, and whether those lie one after the other.
@@ -175,7 +188,7 @@ def reduction_agrees(
         is_masked: whether it is one with `where=`, which NumPy may do in other parts.
     """
     kept, length, is_last = groups
-    if kept * length > _MOST_ELEMENTS:
+    if kept * length > MOST_ELEMENTS:
         return False
     counts, steps, offset = reduction_axes(groups, kind.itemsize, beginning is None)
     options = {} if beginning is None else {"initial": beginning}

@@ -12,14 +12,12 @@ from itertools import pairwise
 import numpy as np
 
 from .inner_loops import address_of
-from .loop_trials import call_loop
+from .loop_trials import MOST_ELEMENTS, Strided, call_loop, extent_of, special_numbers
 from .product_loops import LANES, MOST_ROWS, TileKind
 from .runner import Runner
 
-__all__ = ["Layout", "in_panels", "tiles_of"]
+__all__ = ["in_panels", "tiles_of"]
 
-#: Shape and strides of a matrix.
-Layout = tuple[tuple[int, ...], tuple[int, ...]]
 #: A product of NumPy's.
 Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 #: The sums that a tile may have for an element.
@@ -28,12 +26,10 @@ _SUMS = (1, 2)
 _TRIALS, _SPECIAL = 9, 1
 #: A larger product is BLAS's: what is done around it takes no time beside it.
 _MOST_WORK = 1 << 18
-#: A matrix that lies in more memory than so many elements is not tried.
-_MOST_ELEMENTS = 1 << 22
 
 
 @functools.lru_cache(maxsize=4096)
-def tiles_of(product: Product, own: Runner, kind: np.dtype[np.floating], a: Layout, b: Layout) -> np.ndarray | None:
+def tiles_of(product: Product, own: Runner, kind: np.dtype[np.floating], a: Strided, b: Strided) -> np.ndarray | None:
     """Return what the runner's loop of tiles is to be told, so that it has the bits of a product; None if it cannot.
 
     Args:
@@ -48,7 +44,7 @@ def tiles_of(product: Product, own: Runner, kind: np.dtype[np.floating], a: Layo
     is_small = lanes and rows > 1 and inner > 1 and columns % lanes == 0 and rows * inner * columns <= _MOST_WORK
     if not is_small or not own.tile_functions or any(step <= 0 or step % kind.itemsize for step in (*a[1], *b[1])):
         return None
-    if max(_extent(one, kind.itemsize) for one in (a, b)) > _MOST_ELEMENTS:
+    if max(extent_of(one, kind.itemsize) for one in (a, b)) > MOST_ELEMENTS:
         return None
     panels = columns // lanes
     every = [_told(own, kind.char, _tiles(np.full((rows, panels), one))) for one in _SUMS]
@@ -76,12 +72,10 @@ def in_panels(matrix: np.ndarray, lanes: int) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(matrix, shape, strides)
 
 
-def _matrices(kind: np.dtype[np.floating], a: Layout, b: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _matrices(kind: np.dtype[np.floating], a: Strided, b: Strided) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield matrices that lie as these, at different places in a line of the cache."""
     rng = np.random.Generator(np.random.PCG64(0))
-    extents = [_extent(one, kind.itemsize) for one in (a, b)]
-    tiny = float(np.sqrt(np.finfo(kind).tiny)) * 1e-10
-    special = np.array([0.0, -0.0, 1.5, -2.0, tiny, -tiny, np.inf, np.nan], kind)
+    extents, special = [extent_of(one, kind.itemsize) for one in (a, b)], special_numbers(kind)
     for trial in range(_TRIALS):
         found = []
         for extent, (shape, strides) in zip(extents, (a, b), strict=True):
@@ -91,11 +85,6 @@ def _matrices(kind: np.dtype[np.floating], a: Layout, b: Layout) -> Iterator[tup
                 numbers = rng.choice(special, extent, p=[0.2, 0.2, 0.2, 0.15, 0.12, 0.12, 0.005, 0.005])
             found.append(np.lib.stride_tricks.as_strided(numbers, shape, strides))
         yield found[0], found[1]
-
-
-def _extent(layout: Layout, item: int) -> int:
-    """Return over how many elements of memory a matrix extends."""
-    return 1 + sum((length - 1) * step // item for length, step in zip(*layout, strict=True))
 
 
 def _comparable(numbers: np.ndarray) -> np.ndarray:

@@ -132,26 +132,27 @@ async def run_numbered(run: Callable[[int], Coroutine[object, None, list[Any]]],
     begin = next_order()
     rows = await run_together(run, count, limit)
     end = next_order()
-    seen: set[Node | None] = set()
-    made: list[list[Node]] = []
+    # Those of one row after the other, each after those that it leads to.
+    made: list[Node] = []
+    seen: set[Node] = set()
     for grads in rows:
-        made.append([])
+        first = len(made)
         for node in _made_between(begin, end, grads, seen):
-            made[-1].append(node)
-            if not len(made[-1]) % STEP:
+            made.append(node)
+            if not len(made) % STEP:
                 await keep_pace()
+        made[first:] = sorted(made[first:], key=attrgetter("order"), reverse=True)
     # A hook, say, may have kept a tensor that leads to one of these nodes, and keeps its own number.
-    is_all = len(seen) == begin - end - 1
-    for one_row in made:
-        for node in sorted(one_row, key=attrgetter("order"), reverse=True):
-            if not is_all:
-                # As where a user sets the number: the engine does not trust it then.
-                node.make_meta()
-            node.order = next_order()
+    is_all = len(made) == begin - end - 1
+    for node in made:
+        if not is_all:
+            # As where a user sets the number: the engine does not trust it then.
+            node.make_meta()
+        node.order = next_order()
     return rows
 
 
-def _made_between(begin: int, end: int, grads: Iterable[Any], seen: set[Node | None]) -> Iterator[Node]:
+def _made_between(begin: int, end: int, grads: Iterable[Any], seen: set[Node]) -> Iterator[Node]:
     """Yield the nodes below gradients that were made meanwhile, and have not been seen."""
     edges = [gradient_edge(grad) for grad in grads if isinstance(grad, TensorBase)]
     stack = [edge.node for edge in edges if edge is not None]

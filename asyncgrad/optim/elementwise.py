@@ -300,8 +300,8 @@ class ElementwiseOptimizer(Optimizer):
         return True
 
     def _new_values(self, params: Iterable[Tensor]) -> NewValues:
-        """Return what collects new values of parameters and their states, to be published all at once."""
-        return NewValues([[(param, None) for param in params]], self.state, self._spares)
+        """Return what collects new values of parameters and their states, computed elsewhere, to be published at once."""
+        return NewValues([[(param, None) for param in params]], {}, self._spares)
 
     def _check_state(self, number: int, param: Tensor, state: Mapping[str, Any], group: Group) -> None:
         if missing := self._missing_state(param, state, group):

@@ -18,7 +18,7 @@ from ..core.settings.source import SourceWriter
 from ..core.tensor import Tensor
 from ..core.tree.structure import TreeStructure, flatten
 from ..nn.modules.module import Module, ModuleLayout, layout_of
-from .call_key import CONTEXT, has_grad, key_of_leaf, places_of, whole_context
+from .call_key import CONTEXT, Static, has_grad, key_of_leaf, places_of, whole_context
 from .captured import Captured
 from .draws import TracedGenerator
 from .error_ways import ErrorWays
@@ -280,8 +280,11 @@ def _is_text(key: object) -> bool:
 
 
 def _cannot_change(leaf: object, key: Hashable) -> bool:
-    """Tell whether a leaf is the same as long as it is the same object, which may be kept."""
-    return is_fixed(key) or (type(leaf) is tuple and all(type(one) in (int, bool, float, str) for one in leaf))
+    """Tell whether a leaf is the same as long as it is the same object, which may be kept.
+
+    A mark is made for each call, but for that of the plan of an update, which is of constants.
+    """
+    return type(leaf) is Static or is_fixed(key) or (type(leaf) is tuple and all(type(one) in (int, bool, float, str) for one in leaf))
 
 
 def _placed(children: Sequence[TreeStructure]) -> list[tuple[int, TreeStructure]]:

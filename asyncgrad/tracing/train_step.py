@@ -26,7 +26,7 @@ from ..transforms.arguments import as_scalar
 from .call_key import Static, without_mark
 from .jitted import Computed, Jitted, PlaceOf, StaticArguments, picture_of_functions
 from .trace import Untraceable
-from .updates import Formula, Places, Update, parameters_of, update_of
+from .updates import Formula, Places, Update, has_hooks, parameters_of, update_of
 from .variant import Variant, refuse_hooks_and_other_leaves
 
 __all__ = ["Clipping", "TrainStep"]
@@ -202,6 +202,7 @@ class TrainStep:
         "_optimizer",
         "_places",
         "_static",
+        "_update",
         "grad_norm",
     )
 
@@ -227,6 +228,8 @@ class TrainStep:
         self._clipping = clipping
         #: The program that has run last, and where the new values are among its outputs.
         self._places: tuple[Variant | None, Places] = None, {}
+        #: What the last step has read; None where its update was no part of a program.
+        self._update: Update | None = None
         self.grad_norm: float | None = None
 
     def __repr__(self) -> str:
@@ -255,7 +258,7 @@ class TrainStep:
         async with optimizer._tracker.turn():
             if optimizer._evaluates_again:
                 return await self._step_by_evaluations(args, kwargs)
-            update = update_of(optimizer)
+            update = self._update_of_now()
             if update is not None:
                 done = await self._step_by_program(update, args, kwargs)
                 if done is not None:
@@ -267,6 +270,12 @@ class TrainStep:
     def compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Jitted, tuple[Any, ...], dict[str, Any]]:
         """Return what is compiled of a step, and its arguments."""
         return self._jitted, self._given(update_of(self._optimizer), (*self._bound, *args), kwargs), {}
+
+    def _update_of_now(self) -> Update | None:
+        """Return what the next step of the optimizer reads; None where its update is no part of a program."""
+        if self._update is None or not self._update.renew():
+            self._update = update_of(self._optimizer)
+        return self._update
 
     def _result(self, loss: Tensor, aux: Any) -> Any:
         return (loss, aux) if self._has_aux else loss
@@ -352,12 +361,11 @@ class TrainStep:
         Raises:
             Untraceable: a parameter has a hook, which is called eagerly.
         """
-        params = parameters_of(self._optimizer) if update is None else update.params
-        for param in params:
-            if param._meta is not None and param._meta.hooks is not None and param._meta.hooks.snapshot():
-                raise Untraceable("a parameter has a hook")
         if self._static is not None:
             args, kwargs = self._static.marked(args, kwargs)
-        if update is None:
-            return Static(None), args, kwargs, params, []
-        return Static(update.plan), args, kwargs, params, update.others
+        if update is not None:
+            return update.plan, args, kwargs, update.params, update.others
+        params = parameters_of(self._optimizer)
+        if any(map(has_hooks, params)):
+            raise Untraceable("a parameter has a hook")
+        return Static(None), args, kwargs, params, []

@@ -407,11 +407,11 @@ class NewValues:
                     f"a parameter of shape {param.shape} was written into while step_async() computed its new value, "
                     "so nothing was updated: await the step before that write"
                 )
+        spares = self._spares
         for param, data, state in self._places:
-            meta = param._autograd_meta()
-            self._spares[param] = {"": param._data, **states.get(param, {})}
+            spares[param] = {"": param._data, **states.get(param, {})}
             param._data = data
-            meta.has_shared_array = False
+            param._autograd_meta().has_shared_array = False
             param._bump_version()
             states[param] = state
         # A worker may refer to this a moment longer, and must not keep what the next update writes into.

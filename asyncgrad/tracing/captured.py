@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, final
 
 from .object_key import has_arrays, is_fixed, key_of
 from .reads import check_names, global_names, imported_modules, names_of_attributes
+from .trace import Untraceable
 
 __all__ = [
     "MISSING",
@@ -69,12 +70,13 @@ class CapturedNames:
         function: a function; of another callable nothing is known.
     """
 
-    __slots__ = ("_code", "_function", "_imports", "_last", "_last_objects", "_names")
+    __slots__ = ("_attribute_names", "_changing", "_code", "_function", "_imports", "_last", "_last_objects", "_names")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        #: What was there; None where that does not tell whether it is as it was.
         self._last_objects: _Objects | None = None
+        #: What may change without being another object, such as an attribute of a function, and its key.
+        self._changing: list[tuple[Any, Hashable]] = []
         self._last: Captured = Captured({}, ())
         self._code: types.CodeType | None = None
 
@@ -85,7 +87,7 @@ class CapturedNames:
             Untraceable: it is too much to compare in each call.
         """
         function = self._function
-        if not isinstance(function, types.FunctionType) or self._is_as_it_was(function):
+        if not isinstance(function, types.FunctionType) or (self._is_as_it_was(function) and self._has_not_changed()):
             return self._last
         code = function.__code__
         if code is not self._code:
@@ -93,14 +95,15 @@ class CapturedNames:
             self._code = code
             self._names = sorted(global_names(code))
             self._imports = [name for name, _ in imported_modules(code, function.__globals__)]
+            self._attribute_names = names_of_attributes(code)
         found = list(names_of(function))
         values = {place: one for place, one in found if place[0] in ("closure", "global") and has_arrays(one)}
-        attributes = names_of_attributes(code)
-        keys = [(place, key_of(one, attributes)) for place, one in found if place not in values]
+        keys = [(place, key_of(one, self._attribute_names)) for place, one in found if place not in values]
         self._last = Captured(values, tuple(keys))
-        # What may change without being another object is looked at each time; what has numbers is by who has these.
-        is_fixed_all = all(is_fixed(key) for _, key in keys)
-        self._last_objects = self._objects(function) if is_fixed_all else None
+        # What has numbers is looked at by who has these.
+        objects = dict(found)
+        self._changing = [(objects[place], key) for place, key in keys if not is_fixed(key)]
+        self._last_objects = self._objects(function)
         return self._last
 
     def _objects(self, function: types.FunctionType) -> _Objects:
@@ -115,7 +118,7 @@ class CapturedNames:
         )
 
     def _is_as_it_was(self, function: types.FunctionType) -> bool:
-        """Tell whether all that was read last is the same object, and cannot have changed."""
+        """Tell whether all that was read last is the same object."""
         # Each call asks, and a whole call of a small function takes some 30 us.
         last = self._last_objects
         if last is None:
@@ -135,6 +138,14 @@ class CapturedNames:
             if content_of(cell) is not one:
                 return False
         return not modules or all(sys.modules.get(name) is one for name, one in modules)
+
+    def _has_not_changed(self) -> bool:
+        """Tell whether what was read last, and is the same object, still has the same key."""
+        try:
+            return all(key_of(one, self._attribute_names) == key for one, key in self._changing)
+        except Untraceable:
+            # It has got an array, say, and may be an argument now.
+            return False
 
     def function_with(self, values: dict[Place, Any]) -> Callable[..., Any]:
         """Return the function with other values where those with numbers were found."""

@@ -345,10 +345,9 @@ class _Spares(dict[Tensor, dict[str, Any]]):
         spares = self.get(param)
         if spares is not None:
             spare = spares.get(name)
-            if isinstance(spare, np.ndarray):
-                same = spare.shape == array.shape and spare.dtype == array.dtype and spare.strides == array.strides
-                # Held by the dict, the variable and the argument.
-                if same and spare.base is None and getrefcount(spare) == _SPARE:
+            # Held by the dict, the variable and the argument.
+            if type(spare) is np.ndarray and getrefcount(spare) == _SPARE and spare.base is None:
+                if spare.shape == array.shape and spare.dtype == array.dtype and spare.strides == array.strides:
                     return spare
         return np.empty_like(array)
 
@@ -392,7 +391,6 @@ class NewValues:
 
     def put(self, param: Tensor, data: Any, state: dict[str, Any]) -> None:
         """Note the new values of a parameter and its state."""
-        self._spares.pop(param, None)
         self._places.append((param, data, state))
 
     def publish(self, states: dict[Tensor, dict[str, Any]]) -> None:
@@ -402,17 +400,19 @@ class NewValues:
             OverlappingStepsError: a parameter was written into since the worker began.
         """
         for param, version in self._versions:
-            if version_of(param) != version:
+            counter = param._counter
+            if version != (0 if counter is None else counter.value):
                 raise OverlappingStepsError(
                     f"a parameter of shape {param.shape} was written into while step_async() computed its new value, "
                     "so nothing was updated: await the step before that write"
                 )
-        spares = self._spares
+        spares, no_state = self._spares, dict[str, Any]()
         for param, data, state in self._places:
-            spares[param] = {"": param._data, **states.get(param, {})}
+            spares[param] = {"": param._data, **states.get(param, no_state)}
             param._data = data
-            param._autograd_meta().has_shared_array = False
-            param._bump_version()
+            # A parameter requires grad, which its meta says.
+            param._meta.has_shared_array = False  # type: ignore[union-attr]
+            (param._counter or param._shared_version()).value += 1
             states[param] = state
         # A worker may refer to this a moment longer, and must not keep what the next update writes into.
         self._places, self._states = [], {}

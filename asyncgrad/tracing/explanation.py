@@ -77,7 +77,7 @@ class Explanation:
 def explain(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
     """Trace a call of a compiled function, and return what comes of it."""
     try:
-        call = jitted.new_call((*jitted.bound, *args), kwargs)
+        call = jitted.new_call(*jitted.with_bound(args, kwargs))
         # What cannot be a part of the key keeps calls eager too.
         call.key()
     except Untraceable as error:

@@ -18,13 +18,14 @@ from ..optim.optimizer import Optimizer
 from ..transforms.recipes import innermost
 from ..transforms.vmap import is_map
 from .blocking_transform import blocking_transform
+from .bound import unbound
 from .explanation import Explanation, explain
 from .jitted import ALL, Jitted
 from .jitted_coroutine import JittedCoroutine
 from .runner import missing_extra
 from .train_step import Clipping, TrainStep
 
-__all__ = ["Jit", "jit", "unbound"]
+__all__ = ["Jit", "jit"]
 
 #: By an option of JAX's jit or of torch.compile, what to write.
 _OTHER_OPTIONS = {
@@ -242,7 +243,7 @@ class Jit:
         compiled = inner if isinstance(inner, Jitted) else self(inner)
         if inner is not fn:
             name = str(fn.__qualname__)
-            compiled = compiled.transformed(blocking_transform(fn, len(compiled.bound), name), name)
+            compiled = compiled.transformed(blocking_transform(fn, compiled.bound, name), name)
         return explain(compiled, args, kwargs)
 
     def __repr__(self) -> str:
@@ -252,6 +253,10 @@ class Jit:
 def _check(fn: Any, name: str, backend: str, verify: int) -> None:
     if isinstance(fn, (classmethod, staticmethod)):
         hint = f"write @{type(fn).__name__} above @{name}"
+        raise ArgumentTypeError(takes(name, "a function", fn, hint))
+    if isinstance(fn, functools.partialmethod):
+        shown = getattr(fn.func, "__name__", "fn")
+        hint = f"write functools.partialmethod({name}({shown}), ...)"
         raise ArgumentTypeError(takes(name, "a function", fn, hint))
     if not callable(fn) or isinstance(fn, type):
         raise ArgumentTypeError(takes(name, "a function", fn))
@@ -282,20 +287,6 @@ def _clipping(norm: float | None, value: float | None) -> Clipping:
         None if norm is None else number(norm, "clip_grad_norm", 0),
         None if value is None else number(value, "clip_grad_value", 0),
     )
-
-
-def unbound(fn: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a plain function, and the arguments that it is bound to: the object of a method, or one that is called."""
-    if isinstance(fn, types.MethodType):
-        return unbound(fn.__func__)[0], (fn.__self__,)
-    if isinstance(fn, Jitted):
-        return fn.function, fn.bound
-    if isinstance(fn, functools.partial):
-        raise ArgumentTypeError(takes("ag.jit", "a function", fn, "write a lambda that calls it"))
-    if isinstance(fn, (types.FunctionType, types.BuiltinFunctionType, np.ufunc)) or hasattr(fn, "__wrapped__"):
-        return fn, ()
-    called = type(fn).__call__
-    return (called, (fn,)) if isinstance(called, types.FunctionType) else (fn, ())
 
 
 def _static_names(fn: Callable[..., Any], static: str | Iterable[str]) -> list[str]:

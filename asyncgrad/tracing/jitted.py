@@ -27,6 +27,7 @@ from ..observing.visualize.picture import Picture
 from ..random import generator
 from ..transforms.recipes import key_of_recipe, made_again
 from .blocking_transform import blocking_transform
+from .bound import Bound
 from .call_key import (
     Static,
     in_context,
@@ -46,15 +47,14 @@ from .program import CheckFailed
 from .program_picture import picture_of, shown_of
 from .replay import Lease, ReplayNode
 from .runner import runner
+from .table import PlaceOf
 from .trace import Refusal, Untraceable
 from .variant import Output, Variant, trace_variant
 from .verifying import IS_COMPARING, computed_by, verify
 from .watching import watched
 
-__all__ = ["ALL", "Attempt", "Call", "Computed", "Family", "Jitted", "PlaceOf", "Transform", "picture_of_functions"]
+__all__ = ["ALL", "Attempt", "Call", "Computed", "Family", "Jitted", "Transform", "picture_of_functions"]
 
-#: Returns the array into which an output is put, by its number and the output as it lies in memory.
-PlaceOf = Callable[[int, np.ndarray], np.ndarray]
 #: Makes a function of another one.
 Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -264,7 +264,7 @@ class Jitted:
         static: the names of the arguments that are no trees of arrays, each of whose values has a program of its own.
         backend: as for `ag.jit`.
         verify: how many runs of a program are compared with the function.
-        bound: its first arguments: the object of a method.
+        bound: the arguments that it is bound to: the object of a method, those of a partial.
         transform: what makes of the function the one that is run and compiled, such as its gradient; None for itself.
         name: what `stats` and errors call it; None for the name of the function.
     """
@@ -278,7 +278,7 @@ class Jitted:
         static: Sequence[str] = (),
         backend: str = "auto",
         verify: int = 2,
-        bound: tuple[Any, ...] = (),
+        bound: Bound | None = None,
         transform: Transform | None = None,
         name: str | None = None,
     ) -> None:
@@ -286,8 +286,7 @@ class Jitted:
         self._transform = transform
         self._static_names = tuple(static)
         functools.update_wrapper(self, function)
-        #: The object of a method.
-        self.bound: tuple[Any, ...] = bound
+        self.bound = bound
         self.function = function
         self._name: str = getattr(function, "__qualname__", repr(function)) if name is None else name
         self._static = StaticArguments(function, static) if static else None
@@ -309,7 +308,7 @@ class Jitted:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Return the function as a method of an instance."""
-        return self if instance is None or self.bound else types.MethodType(self, instance)
+        return self if instance is None or self.bound is not None else types.MethodType(self, instance)
 
     def __copy__(self) -> Jitted:
         return self
@@ -358,8 +357,8 @@ class Jitted:
         Raises:
             GraphError: the function cannot be compiled, and its program would be wrong without a sign of it.
         """
-        if self.bound:
-            args = (*self.bound, *args)
+        if self.bound is not None:
+            args, kwargs = self.bound.with_others(args, kwargs)
         last, is_tried = self._last_call, False
         if last is not None and last.variant.is_ready(self.verify):
             # Most calls are like the one before them.
@@ -394,6 +393,14 @@ class Jitted:
             except Exception as error:
                 return self._eagerly_after(error, args, kwargs)
         return self._eagerly(reason, functools.partial(self.function, *args, **kwargs))
+
+    def with_bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call with those that the function is bound to."""
+        return (args, kwargs) if self.bound is None else self.bound.with_others(args, kwargs)
+
+    def plain(self) -> Callable[..., Any]:
+        """Return the function as it was before it was compiled, with what it is bound to."""
+        return self.function if self.bound is None else self.bound.partial(self.function)
 
     def _eagerly_after(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what the function returns after an error in its program, which it raises too, or catches."""
@@ -723,21 +730,18 @@ class _Whole:
         plain: the same of the function as it was before it was compiled.
     """
 
-    __slots__ = ("_bound", "_calls", "_jitted", "plain")
+    __slots__ = ("_calls", "_jitted", "plain")
 
     def __init__(self, compiled: Jitted, made: Callable[..., Any]) -> None:
-        bound, name = compiled.bound, str(made.__qualname__)
-        self._bound = bound
-        self._jitted = compiled.transformed(blocking_transform(made, len(bound), name), name)
+        name = str(made.__qualname__)
+        self._jitted = compiled.transformed(blocking_transform(made, compiled.bound, name), name)
         self._calls = MeasuredCalls()
-        self.plain: Callable[..., Any] = made_again(
-            made, functools.partial(compiled.function, *bound) if bound else compiled.function
-        )
+        self.plain: Callable[..., Any] = made_again(made, compiled.plain())
 
     async def computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Computed | str:
         """Return what the program has computed of a call; where there is none, why."""
         try:
-            return await self._jitted.computed((*self._bound, *args), kwargs, self._calls)
+            return await self._jitted.computed(*self._jitted.with_bound(args, kwargs), self._calls)
         except GraphError as error:
             # The function itself raises it, or does not where it is not compiled whole.
             return f"{error}"
@@ -750,8 +754,7 @@ class Computed:
     Args:
         variant: the program.
         call: the call.
-        place: returns the array into which an output is copied, by its number and the output as it lies in memory; None
-            for new arrays.
+        place: returns the arrays into which outputs are put, by their numbers and arrays like them; None for new ones.
 
     Raises:
         CheckFailed: a number on which the way of the program depends is another one.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from ..observing.visualize.picture import Picture
+from .bound import Bound
 from .jitted import Jitted, picture_of_functions
 from .segments import cut
 from .trace import Untraceable
@@ -25,14 +26,14 @@ class JittedCoroutine:
         function: the `async def`.
         backend: as for `ag.jit`.
         verify: as for `ag.jit`.
-        bound: its first arguments: the object of a method.
+        bound: the arguments that it is bound to: the object of a method, those of a partial.
 
     Attributes:
         segments: the compiled functions of its segments, in their order.
         reason: why there are none.
     """
 
-    def __init__(self, function: Callable[..., Any], backend: str, verify: int, bound: tuple[Any, ...] = ()) -> None:
+    def __init__(self, function: Callable[..., Any], backend: str, verify: int, bound: Bound | None = None) -> None:
         functools.update_wrapper(self, function)
         if sys.version_info >= (3, 12):
             inspect.markcoroutinefunction(self)
@@ -54,7 +55,7 @@ class JittedCoroutine:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Return the function as a method of an instance."""
-        return self if instance is None or self._bound else types.MethodType(self, instance)
+        return self if instance is None or self._bound is not None else types.MethodType(self, instance)
 
     def __copy__(self) -> JittedCoroutine:
         return self
@@ -81,4 +82,6 @@ class JittedCoroutine:
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns; suspends where that does."""
-        return await self._function(*self._bound, *args, **kwargs)
+        if self._bound is not None:
+            args, kwargs = self._bound.with_others(args, kwargs)
+        return await self._function(*args, **kwargs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -17,7 +16,7 @@ from ..transforms.recipes import innermost, made_again
 from ..transforms.row_results import Block, Column, RowResults
 from .blocking_transform import blocking_transform
 from .call_key import needs_eager
-from .jit import unbound
+from .bound import unbound
 from .jitted import NOT_TRACED, Call, Jitted
 from .last_call import LastCall
 from .program import CheckFailed
@@ -58,7 +57,7 @@ class RowPrograms:
         self._is_own: bool = not isinstance(inner, Jitted) or inner is not function
         compiled = inner if isinstance(inner, Jitted) else _compiled(inner)
         if self._is_own:
-            transform = None if inner is function else blocking_transform(function, len(compiled.bound), "func.vmap")
+            transform = None if inner is function else blocking_transform(function, compiled.bound, "func.vmap")
             compiled = compiled.transformed(transform, f"ag.func.vmap({compiled.name})")
         self._jitted: Jitted = compiled
         #: The call that was replayed last.
@@ -77,11 +76,11 @@ class RowPrograms:
         jitted, last = self._jitted, self._last
         try:
             if last is not None and _are_aligned(row):
-                like = jitted.call_like(last, (*jitted.bound, *row.args), row.kwargs)
+                like = jitted.call_like(last, *jitted.with_bound(row.args, row.kwargs))
                 block = self._block(last.variant, like, row, results) if like and last.variant.holds() else None
                 if block is not None:
                     return block
-            call = jitted.new_call((*jitted.bound, *row.args), row.kwargs)
+            call = jitted.new_call(*jitted.with_bound(row.args, row.kwargs))
             reason = self._why_not(call, row)
             family = None if reason is not None else jitted.family_of(call)
         except Untraceable as error:
@@ -169,10 +168,7 @@ class RowPrograms:
 
 def _plain(function: Callable[..., Any], inner: Callable[..., Any], compiled: Jitted) -> Callable[..., Any]:
     """Return a function with what is compiled in it as it was before."""
-    if not isinstance(inner, Jitted):
-        return function
-    bound = compiled.bound
-    return made_again(function, functools.partial(compiled.function, *bound) if bound else compiled.function)
+    return made_again(function, compiled.plain()) if isinstance(inner, Jitted) else function
 
 
 def _compiled(function: Callable[..., Any]) -> Jitted:

@@ -19,7 +19,10 @@ from .row_records import RowRecords, Rows
 from .runner import Runner
 from .trace import Value, copied, map_values, values_in
 
-__all__ = ["Table"]
+__all__ = ["PlaceOf", "Table"]
+
+#: Returns the arrays into which outputs are put, by their numbers and arrays like them.
+PlaceOf = Callable[[Sequence[int], Sequence[np.ndarray]], list[np.ndarray]]
 
 #: From how many bytes on a gradient is written at once into memory of the caller's, and in how many calls at most.
 _LARGE_GRADIENT, _FEW_CALLS = 4096, 4
@@ -60,6 +63,7 @@ class Table:
         "_runner",
         "_seen",
         "_shared",
+        "_target_arrays",
         "_targets",
         "_written_gradients",
         "fused",
@@ -91,6 +95,8 @@ class Table:
         self._calls: tuple[PythonCalls, PythonCalls] | None = None if runner is not None else self._python_calls()
         #: The numbers of the outputs that are written where the caller says.
         self._targets: list[int] = [program.outputs.index(value) for value in program.targets]
+        #: The arrays that the traced run has made for these.
+        self._target_arrays: list[np.ndarray] = [value.array for value in program.targets]
         #: By argument: the views of it, in order, and the rows that see it.
         self._dependents: dict[Value, tuple[list[Value], list[tuple[list[Row], int, Step]]]] = {
             value: ([], []) for value in given
@@ -108,8 +114,8 @@ class Table:
             value: (views, [row for row in rows if opaque is None or row[2] in opaque])
             for value, (views, rows) in self._dependents.items()
         }
-        #: Whether records do all, so that what a call gives is bound only where it is looked for.
-        self._is_late: bool = opaque is not None and not opaque
+        #: Whether only records read what a call gives, so that it is bound only where it is looked for.
+        self._is_late: bool = opaque is not None and not any(rows for _, rows in self._seen.values())
         #: What was given last and is not bound yet, by what it is for.
         self._given: dict[str, tuple[Sequence[Value], Sequence[np.ndarray]]] = {}
         #: The arrays of outputs and gradients that do not depend on what is given; None where some do. An output that
@@ -274,13 +280,13 @@ class Table:
         return all(root in self._bound for root in roots if root in self._dependents)
 
     def run_forward(
-        self, arrays: Sequence[np.ndarray], place: Callable[[int, np.ndarray], np.ndarray] | None = None
+        self, arrays: Sequence[np.ndarray], place: PlaceOf | None = None
     ) -> list[np.ndarray]:
         """Compute the outputs of these arguments; new arrays.
 
         Args:
             arrays: the arguments.
-            place: returns the array that a target is written into, by the number of the output and an array like it;
+            place: returns the arrays that targets are written into, by the numbers of the outputs and arrays like them;
                 None for new ones.
 
         Raises:
@@ -339,7 +345,7 @@ class Table:
         return self.outputs()
 
     def _compute(
-        self, arrays: Sequence[np.ndarray], place: Callable[[int, np.ndarray], np.ndarray] | None = None
+        self, arrays: Sequence[np.ndarray], place: PlaceOf | None = None
     ) -> list[np.ndarray]:
         """Run the forward; return the arrays that the outputs are in that are written where the caller says."""
         program = self.program
@@ -352,10 +358,8 @@ class Table:
             self._bind_now(program.arguments, arrays)
         if self._targets:
             # Only now nothing here refers to the arguments before.
-            made = [
-                np.empty_like(one.array) if place is None else place(index, one.array)
-                for index, one in zip(self._targets, program.targets, strict=True)
-            ]
+            like = self._target_arrays
+            made = [*map(np.empty_like, like)] if place is None else place(self._targets, like)
             if self._is_late:
                 self._given["targets"] = program.targets, made
             else:

@@ -23,10 +23,12 @@ from ..optim.gradients import Evaluation, ParameterGradients
 from ..optim.optimizer import Optimizer
 from ..sync import grad as blocking_grad
 from ..transforms.arguments import as_scalar
+from .bound import Bound
 from .call_key import Static, without_mark
-from .jitted import Computed, Jitted, PlaceOf, StaticArguments, picture_of_functions
+from .jitted import Computed, Jitted, StaticArguments, picture_of_functions
+from .table import PlaceOf
 from .trace import Untraceable
-from .updates import Formula, Places, Update, has_hooks, parameters_of, update_of
+from .updates import Formula, Places, Update, has_hooks, memory_of, parameters_of, update_of
 from .variant import Variant, refuse_hooks_and_other_leaves
 
 __all__ = ["Clipping", "TrainStep"]
@@ -184,7 +186,7 @@ class TrainStep:
         static: as for `ag.jit`.
         backend: as for `ag.jit`.
         verify: as for `ag.jit`.
-        bound: the object of a method.
+        bound: the arguments that `loss_fn` is bound to: the object of a method, those of a partial.
 
     Attributes:
         grad_norm: the norm of all gradients in the last step before they were clipped; None where no norm is limited.
@@ -215,19 +217,19 @@ class TrainStep:
         static: Sequence[str],
         backend: str,
         verify: int,
-        bound: tuple[Any, ...],
+        bound: Bound | None,
     ) -> None:
         name = f"train_step of {getattr(loss_fn, '__qualname__', repr(loss_fn))}"
         self._body = _Body(name, clipping, has_aux)
-        self._jitted = Jitted(loss_fn, (), backend, verify, (), self._body.of, name)
+        self._jitted = Jitted(loss_fn, (), backend, verify, None, self._body.of, name)
         self._static = StaticArguments(loss_fn, static) if static else None
         self._bound = bound
         self._optimizer = optimizer
         self._has_aux = has_aux
         self._calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
         self._clipping = clipping
-        #: The program that has run last, and where the new values are among its outputs.
-        self._places: tuple[Variant | None, Places] = None, {}
+        #: The program that has run last, for which update, and where the new values are among its outputs.
+        self._places: tuple[tuple[Update, Variant] | None, Places] = None, {}
         #: What the last step has read; None where its update was no part of a program.
         self._update: Update | None = None
         self.grad_norm: float | None = None
@@ -254,7 +256,8 @@ class TrainStep:
         """
         await keep_pace()
         optimizer = self._optimizer
-        args = (*self._bound, *args)
+        if self._bound is not None:
+            args, kwargs = self._bound.with_others(args, kwargs)
         async with optimizer._tracker.turn():
             if optimizer._evaluates_again:
                 return await self._step_by_evaluations(args, kwargs)
@@ -269,7 +272,9 @@ class TrainStep:
 
     def compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Jitted, tuple[Any, ...], dict[str, Any]]:
         """Return what is compiled of a step, and its arguments."""
-        return self._jitted, self._given(update_of(self._optimizer), (*self._bound, *args), kwargs), {}
+        if self._bound is not None:
+            args, kwargs = self._bound.with_others(args, kwargs)
+        return self._jitted, self._given(update_of(self._optimizer), args, kwargs), {}
 
     def _update_of_now(self) -> Update | None:
         """Return what the next step of the optimizer reads; None where its update is no part of a program."""
@@ -337,7 +342,7 @@ class TrainStep:
         def place_of(variant: Variant) -> PlaceOf | None:
             if update is None or values is None:
                 return None
-            return update.memory_of(self._places_of(update, variant), values)
+            return memory_of(self._places_of(update, variant), values)
 
         try:
             found = await self._jitted.computed(self._given(update, args, kwargs), {}, self._calls, place_of)
@@ -350,9 +355,9 @@ class TrainStep:
     def _places_of(self, update: Update, variant: Variant) -> Places:
         """Return which output of a program is which new value of a parameter or its state."""
         last, places = self._places
-        if last is not variant:
+        if last != (update, variant):
             places = update.places_of(tree.unflatten(variant.structure, variant.outputs)[2])
-            self._places = variant, places
+            self._places = (update, variant), places
         return places
 
     def _given(self, update: Update | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

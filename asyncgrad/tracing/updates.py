@@ -18,13 +18,14 @@ from ..optim.elementwise import ElementwiseOptimizer, NewValues
 from ..optim.fused import FusedUpdate
 from ..optim.optimizer import Group, Optimizer
 from .call_key import Static
+from .table import PlaceOf
 from .trace import Untraceable
 
-__all__ = ["Formula", "Places", "Update", "has_hooks", "parameters_of", "update_of"]
+__all__ = ["Formula", "Places", "Update", "has_hooks", "memory_of", "parameters_of", "update_of"]
 
 
-#: By the number of an output that is a new value: the number of the parameter, and the name of its state or "".
-Places = dict[int, tuple[int, str]]
+#: By the number of an output that is a new value: the parameter, and the name of its state or "".
+Places = dict[int, tuple[Tensor, str]]
 
 
 @final
@@ -269,29 +270,32 @@ class Update:
         values.publish(states)
 
     def places_of(self, outputs: Sequence[Any]) -> Places:
-        """Return where new values are among the outputs of a program; it is the same for each step of one plan.
+        """Return where new values are among the outputs of a program.
 
         Args:
             outputs: for each parameter that of its array and those of its state, as `publish` finds them.
         """
-        whose = [(number, name) for number, part in enumerate(self._parts) for name in ("", *part[1].names)]
+        whose = [(param, name) for param, alike, _, _ in self._parts for name in ("", *alike.names)]
         pairs = zip(outputs, whose, strict=True)
         return {output.index: place for output, place in pairs if output is not None and output.kind == "array"}
 
-    def memory_of(self, places: Places, values: NewValues) -> Callable[[int, np.ndarray], np.ndarray]:
-        """Return what gives memory for an output of a program, by its number and an array like it.
 
-        Args:
-            places: where new values are among the outputs.
-            values: what collects them.
-        """
-        params, memory_for = self.params, values.memory_for
+def memory_of(places: Places, values: NewValues) -> PlaceOf:
+    """Return what gives memory for outputs of a program, by their numbers and arrays like them.
 
-        def place(index: int, like: np.ndarray) -> np.ndarray:
-            found = places.get(index)
-            return np.empty_like(like) if found is None else memory_for(params[found[0]], found[1], like)
+    Args:
+        places: where new values are among the outputs.
+        values: what collects them.
+    """
+    memory_for = values.memory_for
 
-        return place
+    def place(indices: Sequence[int], like: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [
+            memory_for(*places[index], one) if index in places else np.empty_like(one)
+            for index, one in zip(indices, like, strict=True)
+        ]
+
+    return place
 
 
 def _is_array(value: object) -> bool:

@@ -20,6 +20,8 @@ __all__ = ["BENCHMARKS", "Lateness"]
 NODES, PRODUCTS, SIDE = 80_000, 30, 512
 LAYERS, WIDTH, BATCH = 8, 1000, 256
 PASSES, TASKS = 10_000, 100
+#: Of steps that take some 15 ms each: how many, of how many layers of which width, with how many rows.
+STEPS, STEP_LAYERS, STEP_WIDTH, STEP_ROWS = 20, 6, 384, 192
 INTERVAL = 0.001
 #: The smallest lateness in seconds that is reported, so that ratios are finite.
 ON_TIME = 1e-6
@@ -235,4 +237,68 @@ class LoopLateness(Benchmark):
                 (self.x * self.x).sum().backward()
 
 
-BENCHMARKS = [Lateness, StepLateness, LoopLateness]
+@final
+class CompiledLateness(Benchmark):
+    """The same during compiled steps, awaited one after the other; beside the same steps without a compiler."""
+
+    title = "lateness of a 1 ms timer, {}"
+    section = (
+        f"How late a timer of one millisecond fires beside {STEPS} compiled steps of some 15 ms each, one after the other, "
+        "the 99th percentile: `ag.jit.train_step`, and a compiled forward by `ag.forward` with its backward; beside the "
+        "same steps without a compiler, and beside a loop on which nothing else runs."
+    )
+    params = (
+        ("asyncgrad", "eager", "idle"),
+        (f"{STEPS} compiled training steps", f"{STEPS} compiled forwards and backwards"),
+    )
+    calls = 1
+    loss: Any
+
+    async def setup(self, peer: str, what: str) -> None:
+        """Create the model and the data, and have the steps compiled."""
+        self.peer = peer
+        self.trains = what.endswith("training steps")
+        rng = np.random.default_rng(0)
+        self.x = rng.standard_normal((STEP_ROWS, STEP_WIDTH)).astype(np.float32)
+        layers = [nn.Linear(STEP_WIDTH, STEP_WIDTH, dtype=np.float32) for _ in range(STEP_LAYERS)]
+        for layer in layers:
+            weight = rng.standard_normal((STEP_WIDTH, STEP_WIDTH)) / np.sqrt(STEP_WIDTH)
+            layer.update({"weight": weight.astype(np.float32), "bias": np.zeros(STEP_WIDTH, np.float32)})
+        self.model = nn.Sequential(*itertools.chain(*((each, nn.Tanh()) for each in layers)))
+        # Without a change of the weights, every step has the same loss.
+        self.optimizer = optim.SGD(self.model, lr=0.0, momentum=0.9)
+        model = self.model
+
+        def loss_fn(x: Array) -> Any:
+            return (model(x) ** 2).mean()
+
+        is_compiled = peer == "asyncgrad"
+        self.loss_fn = ag.jit(loss_fn) if is_compiled else loss_fn
+        self.step: Any = ag.jit.train_step(loss_fn, self.optimizer) if is_compiled else self._eager_step
+        await self._steps()
+
+    def gradients(self) -> list[Array] | None:
+        """Return the loss, which all steps have in common, or None for the idle loop."""
+        return None if self.peer == "idle" else [self.loss.detach().numpy()]
+
+    async def time_steps(self) -> float:
+        """Return the lateness during the steps."""
+        return await lateness_during(asyncio.sleep(IDLE_SECONDS) if self.peer == "idle" else self._steps())
+
+    async def _steps(self) -> None:
+        for _ in range(STEPS):
+            self.loss = await (self.step(self.x) if self.trains else self._forward_and_backward(self.x))
+
+    async def _forward_and_backward(self, x: Array) -> Any:
+        self.optimizer.zero_grad()
+        loss = await ag.forward(self.loss_fn, x)
+        await loss.backward()
+        return loss
+
+    async def _eager_step(self, x: Array) -> Any:
+        loss = await self._forward_and_backward(x)
+        await self.optimizer.step_async()
+        return loss
+
+
+BENCHMARKS = [Lateness, StepLateness, LoopLateness, CompiledLateness]

@@ -43,6 +43,8 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         (lateness, "WIDTH", 8),
         (lateness, "PASSES", 20),
         (lateness, "TASKS", 4),
+        (lateness, "STEPS", 2),
+        (lateness, "STEP_WIDTH", 8),
         (lstm, "STEPS", 3),
         (many, "PASSES", 4),
         (checkpoint, "LAYERS", 3),

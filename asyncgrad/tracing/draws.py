@@ -13,7 +13,7 @@ from ..core.settings.context import GENERATOR
 from ..random import generator
 from .trace import Trace, Untraceable
 
-__all__ = ["Draw", "TracedGenerator", "drawing_as_before", "drawing_from", "traced_generator"]
+__all__ = ["Draw", "TracedGenerator", "drawing_from", "traced_generator"]
 
 
 #: How many rows of a map may be in one program.
@@ -86,7 +86,7 @@ class TracedGenerator:
 def traced_generator(trace: Trace) -> Iterator[None]:
     """Note what is drawn in the block, and leave the stream as it was."""
     real = generator()
-    with drawing_as_before(trace):
+    with _drawing_as_before(trace):
         recorder: Any = TracedGenerator(trace, real)
         token = GENERATOR.set(recorder)
         try:
@@ -96,7 +96,7 @@ def traced_generator(trace: Trace) -> Iterator[None]:
 
 
 @contextmanager
-def drawing_as_before(trace: Trace | None = None) -> Iterator[None]:
+def _drawing_as_before(trace: Trace) -> Iterator[None]:
     """Put back, at the end of the block, what asyncgrad, NumPy and Python draw next without a given generator."""
     found, legacy = generator(), np.random.mtrand.get_bit_generator()
     state, legacy_state, of_python = found.bit_generator.state, legacy.state, random.getstate()
@@ -106,7 +106,7 @@ def drawing_as_before(trace: Trace | None = None) -> Iterator[None]:
         has_drawn = of_python != random.getstate() or _comparable(legacy_state) != _comparable(legacy.state)
         found.bit_generator.state, legacy.state = state, legacy_state
         random.setstate(of_python)
-        if trace is not None and has_drawn:
+        if has_drawn:
             trace.broken = "it draws random numbers without ag.random"
 
 

@@ -9,8 +9,9 @@ from typing import Any, final
 
 import numpy as np
 
+from ..random import generator
 from .compiling import COMPILER
-from .draws import drawing_as_before
+from .draws import drawing_from
 from .error_ways import without_warnings
 from .fused_program import FusedProgram
 from .fusion import fuse
@@ -67,6 +68,10 @@ class Fusing:
             return
         except Exception as error:
             self._reason = f"{type(error).__name__} while it was compiled: {error}"
+
+    def is_compiled(self) -> bool:
+        """Tell whether kernels are there, or why there are none: the next step compares them."""
+        return self._found is not None or self._reason is not None
 
     def advance(self, variant: Variant, arrays: Sequence[np.ndarray]) -> str | None:
         """Take the next step before a call; return what has become of it, or None while that is not decided.
@@ -159,7 +164,7 @@ def _difference(variant: Variant, table: Table, arrays: Sequence[np.ndarray]) ->
 
 
 def _results(variant: Variant, table: Table, arrays: Sequence[np.ndarray]) -> list[Any]:
-    with drawing_as_before():
+    with drawing_from(generator().bit_generator.state):
         found: list[Any] = list(table.run_forward(arrays))
     found += [array.copy() for _, array in table.commits()]
     if variant.wanted and variant.seeded:

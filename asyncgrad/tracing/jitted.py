@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.engine.measured_calls import MeasuredCalls
+from ..core.engine.offloading import call_on_worker
 from ..core.graph.saved_hooks import prepare_write
 from ..core.settings.context import BLOCKING, GENERATOR
 from ..core.settings.loop_turn import keep_pace
@@ -385,7 +386,16 @@ class Jitted:
         for call, variant, family, why in self.attempts(args, kwargs, is_tried):
             if call is None or variant is None:
                 reason = why
+                if call is not None and family is not None and self._is_due(family):
+                    self.trace(family, call)
+                    reason = _why_eager(family)
                 break
+            why_not = self._fuse(variant, call)
+            if why_not:
+                reason = why_not
+                break
+            if not self._may_run(variant, family, why_not):
+                continue
             try:
                 return self._run(variant, call) if family is None else self._replay(variant, family, call)
             except CheckFailed:
@@ -410,6 +420,8 @@ class Jitted:
     def attempts(self, args: tuple[Any, ...], kwargs: dict[str, Any], is_tried: bool = False) -> Iterator[Attempt]:
         """Yield the programs that may suit a call, to be tried one after the other; at last why it is eager.
 
+        Where none suits, the function may be due to be traced.
+
         Args:
             args: the arguments.
             kwargs: the keyword arguments.
@@ -423,12 +435,7 @@ class Jitted:
             last = None if is_tried else self._last_call
             call = None if last is None else self.call_like(last, args, kwargs)
             if last is not None and call is not None and last.variant.holds():
-                reason = None if is_profiled() else self._fuse(last.variant, call)
-                if reason:
-                    yield (call, None, None, reason)
-                    return
-                if reason is None and last.variant.verified >= self.verify:
-                    yield (call, last.variant, None, "")
+                yield (call, last.variant, None, "")
             # Other programs of the same key may do.
             call = self.new_call(args, kwargs)
             reason = needs_eager(call.leaves, is_told=True)
@@ -443,21 +450,12 @@ class Jitted:
         for variant in tuple(family.variants):
             if not variant.holds() or (is_seen and variant.verified < self.verify):
                 continue
-            why = None if is_seen else self._fuse(variant, call)
-            if why:
-                yield (call, None, None, why)
-                return
-            if why is None:
-                yield (call, variant, family, "")
+            yield (call, variant, family, "")
         if is_seen and family.reason is family.refusal is None:
-            yield (call, None, family, _PROFILED)
+            yield (call, None, None, _PROFILED)
             return
         family.calls += 1
-        if family.calls >= _CALLS_BEFORE_TRACE and family.reason is family.refusal is None:
-            self.trace(family, call)
-        if family.refusal is not None:
-            raise GraphError(family.refusal)
-        yield (call, None, family, family.reason or NOT_TRACED)
+        yield (call, None, family, _why_eager(family))
 
     def new_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return a call with these arguments.
@@ -489,6 +487,15 @@ class Jitted:
                 family = self._families.setdefault(key, Family())
         return family
 
+    def _may_run(self, variant: Variant, family: Family | None, why_not: str | None) -> bool:
+        """Tell whether a program may run or be compared; without its family it is known, and has been compared."""
+        return why_not is None and (family is not None or variant.verified >= self.verify)
+
+    @staticmethod
+    def _is_due(family: Family) -> bool:
+        """Tell whether the function is to be traced for calls of a family, none of whose programs has suited."""
+        return family.calls >= _CALLS_BEFORE_TRACE and family.reason is family.refusal is None
+
     def trace(self, family: Family, call: Call) -> None:
         """Trace the function for calls of a family, or note why that cannot be."""
         self.counts["traces"] += 1
@@ -512,6 +519,15 @@ class Jitted:
                 family.reason = f"more than {_MOST_VARIANTS} programs, by the numbers on which its way depends"
                 family.variants.clear()
                 family.last_calls.clear()
+
+    async def _trace_awaited(self, family: Family, call: Call) -> None:
+        """Do what `trace` does, with the machine code that all programs share made by a worker."""
+        known = list(family.variants)
+        if self._backend != "table" and not runner.cache_info().currsize:
+            await call_on_worker(runner)
+        # Another task may have traced it meanwhile.
+        if family.variants == known and self._is_due(family):
+            self.trace(family, call)
 
     def _replay(self, variant: Variant, family: Family, call: Call) -> Any:
         if self.is_compared(variant, family, call):
@@ -580,6 +596,7 @@ class Jitted:
         kwargs: dict[str, Any],
         calls: MeasuredCalls,
         place_of: Callable[[Variant], PlaceOf | None] | None = None,
+        comparisons: MeasuredCalls | None = None,
     ) -> Computed | str:
         """Return what a program has computed of an awaited call; where there is none, why the call is eager.
 
@@ -588,6 +605,7 @@ class Jitted:
             kwargs: the keyword arguments.
             calls: how long such calls have taken, so that a worker makes the long ones.
             place_of: returns, for a program, what tells where an output is put, as for Computed.
+            comparisons: the same for comparisons of programs, which call the function; None for all of them here.
 
         Raises:
             GraphError: the function cannot be compiled, and its program would be wrong without a sign of it.
@@ -596,16 +614,23 @@ class Jitted:
         for call, variant, family, why in self.attempts(args, kwargs):
             if call is None or variant is None:
                 reason = why
+                if call is not None and family is not None and self._is_due(family):
+                    await self._trace_awaited(family, call)
+                    reason = _why_eager(family)
                 break
+            why_not = await self._fuse_awaited(variant, call)
+            if why_not:
+                reason = why_not
+                break
+            if not self._may_run(variant, family, why_not):
+                continue
             try:
-                if family is not None and self.is_compared(variant, family, call):
-                    reason = COMPARED
-                    break
+                if family is not None and variant.verified < self.verify:
+                    if await _made(comparisons, self.is_compared, variant, family, call):
+                        reason = COMPARED
+                        break
                 place = None if place_of is None else place_of(variant)
-                if BLOCKING.get():
-                    computed = Computed(variant, call, place)
-                else:
-                    computed = await calls.call(Computed, variant, call, place)
+                computed = await _made(calls, Computed, variant, call, place)
             except CheckFailed:
                 self.counts["failed checks"] += 1
             except Exception as error:
@@ -658,6 +683,8 @@ class Jitted:
         Returns:
             None where the program may run; else why the call is eager, or "" where a number is not that of the trace.
         """
+        if is_profiled():
+            return None
         if variant.fused is not None and variant.fused.is_in_vain():
             self._retire(variant, "in many of its runs there is an error or a NaN")
         fusing = variant.fusing
@@ -678,6 +705,12 @@ class Jitted:
                 variant.verified = 0
         return None
 
+    async def _fuse_awaited(self, variant: Variant, call: Call) -> str | None:
+        """Do what `_fuse` does; kernels that are compiled are compared with the program by a worker."""
+        if variant.fusing is not None and variant.fusing.is_compiled():
+            return await call_on_worker(functools.partial(self._fuse, variant, call))
+        return self._fuse(variant, call)
+
     def _retire(self, variant: Variant, reason: str) -> None:
         """Run a program without kernels from now on."""
         variant.use(None)
@@ -693,6 +726,22 @@ class Jitted:
         result = computed.finish()
         self.counts["replayed"] += 1
         return result
+
+
+def _why_eager(family: Family) -> str:
+    """Return why a call is eager that no program of its family suits.
+
+    Raises:
+        GraphError: the function cannot be compiled, and its program would be wrong without a sign of it.
+    """
+    if family.refusal is not None:
+        raise GraphError(family.refusal)
+    return family.reason or NOT_TRACED
+
+
+async def _made(calls: MeasuredCalls | None, function: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a call, which a worker makes where such ones are long and this one may suspend."""
+    return function(*args) if calls is None or BLOCKING.get() else await calls.call(function, *args)
 
 
 def picture_of_functions(functions: Sequence[Jitted], title: str, folded: bool, most: int) -> Picture:

@@ -198,6 +198,7 @@ class TrainStep:
         "_bound",
         "_calls",
         "_clipping",
+        "_comparisons",
         "_has_aux",
         "_jitted",
         "_loss_calls",
@@ -226,7 +227,7 @@ class TrainStep:
         self._bound = bound
         self._optimizer = optimizer
         self._has_aux = has_aux
-        self._calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
+        self._calls, self._loss_calls, self._comparisons = MeasuredCalls(), MeasuredCalls(), MeasuredCalls()
         self._clipping = clipping
         #: The program that has run last, for which update, and where the new values are among its outputs.
         self._places: tuple[tuple[Update, Variant] | None, Places] = None, {}
@@ -345,7 +346,8 @@ class TrainStep:
             return memory_of(self._places_of(update, variant), values)
 
         try:
-            found = await self._jitted.computed(self._given(update, args, kwargs), {}, self._calls, place_of)
+            given = self._given(update, args, kwargs)
+            found = await self._jitted.computed(given, {}, self._calls, place_of, self._comparisons)
             return None if isinstance(found, str) else found
         except (Untraceable, GraphError) as error:
             # What `ag.jit` refuses is no mistake here: a step does what its lines do.

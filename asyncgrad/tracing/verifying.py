@@ -10,8 +10,9 @@ import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.tree.structure import flatten
+from ..random import generator
 from ..sync import grad
-from .draws import drawing_as_before
+from .draws import drawing_from
 from .error_ways import told_before
 from .program import CheckFailed
 from .stand_in import stand_in
@@ -54,13 +55,15 @@ def _difference(
     variant: Variant, table: Table, numbered: Sequence[Any], run: Callable[[Sequence[Any]], Any]
 ) -> str | None:
     arrays = [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in numbered]
-    with drawing_as_before():
+    # A worker may do this, so the stream that others draw from meanwhile is not touched.
+    state = generator().bit_generator.state
+    with drawing_from(state):
         found = table.run_forward(arrays)
     # Other tensors with the same numbers, so that nothing happens to those.
     aliases = [stand_in(leaf, leaf._data) if isinstance(leaf, TensorBase) else leaf for leaf in numbered]
     for index, _ in variant.program.commits:
         aliases[index]._data = numbered[index]._data.copy()
-    with drawing_as_before():
+    with drawing_from(state):
         result = run(aliases)
     if not _is_alike(variant, result, aliases):
         return "its program returns something of another kind: it reads what changes and is no argument"

@@ -13,7 +13,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import errors, nn, optim
+from asyncgrad.tracing import jitted
 from asyncgrad.tracing.runner import missing_extra
+from asyncgrad.tracing.verifying import verify
 from tests.support.loops import one_loop
 from tests.tracing.running import bits
 
@@ -379,6 +381,21 @@ async def test_new_values_lie_in_the_memory_that_the_step_before_has_left():
 
     assert seen[2] == seen[4]
     assert seen[3] == seen[5]
+
+
+async def test_a_worker_compares_the_program_of_a_long_step(monkeypatch: pytest.MonkeyPatch):
+    compared = []
+
+    def verify_here(*args: Any) -> str | None:
+        compared.append(threading.current_thread())
+        return verify(*args)
+
+    monkeypatch.setattr(jitted, "verify", verify_here)
+    with ag.loop_budget(0.0):
+        await replayed_step()
+
+    assert len(compared) == 2
+    assert threading.main_thread() not in compared
 
 
 async def test_a_write_into_a_parameter_meanwhile_raises_and_changes_nothing_else():

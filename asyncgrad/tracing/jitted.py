@@ -853,7 +853,12 @@ class Computed:
         """Return what the function returns, with `node` as its history."""
         variant = self.lease.variant
         found: dict[int, Any] = {}
-        results = [_result(one, node, self.outputs, self._call.leaves, found) for one in variant.outputs]
+        arrays, leaves = self.outputs, self._call.leaves
+        # Without a call for most outputs of a training step.
+        results = [
+            arrays[one.index] if one.kind == "array" else _result(one, node, arrays, leaves, found)
+            for one in variant.outputs
+        ]
         return results[0] if variant.structure is LEAF else unflatten(variant.structure, results)
 
 
@@ -864,14 +869,12 @@ def _result(
     leaves: Sequence[Any],
     found: dict[int, Any],
 ) -> Any:
-    """Return a leaf of what a call returns; `found` has the tensors that were made before, by their numbers."""
+    """Return a leaf of what a call returns, no array; `found` has the tensors that were made before, by their numbers."""
     if output.kind == "argument":
         return leaves[output.index]
     if output.kind == "constant":
         return output.value
     index = output.index
-    if output.kind == "array":
-        return arrays[index]
     if output.kind == "number":
         return arrays[index][()]
     if index not in found:

@@ -235,9 +235,8 @@ class Update:
             are_same = now is group and len(given) == len(params) and all(map(is_, given, params))
             if not are_same or not optimizer._has_bits_of_formula(group):
                 return False
-        for param, dtype in zip(self.params, self._types, strict=True):
-            if not param._requires_grad() or not _is_plain(param) or param._data.dtype != dtype:
-                return False
+        if not all(map(_is_leaf_of, self.params, self._types)):
+            return False
         if any(param._requires_grad() for param in self._frozen):
             return False
         states = self._states()
@@ -325,6 +324,14 @@ def _is_plain(param: Tensor) -> bool:
     """Tell whether a parameter is of real numbers in NumPy's memory, no view, and without hooks."""
     array = param._data
     return type(array) is np.ndarray and array.dtype.kind != "c" and not param._view and not has_hooks(param)
+
+
+def _is_leaf_of(param: Tensor, dtype: np.dtype[Any]) -> bool:
+    """Tell whether a parameter is plain, has a dtype and requires grad: as one question, which each step asks of all."""
+    array, meta = param._data, param._meta
+    if type(array) is not np.ndarray or array.dtype != dtype or param._grad_fn is not None or param._view:
+        return False
+    return meta is not None and meta.requires_grad and (meta.hooks is None or not meta.hooks.snapshot())
 
 
 def has_hooks(param: Tensor) -> bool:

@@ -166,6 +166,58 @@ async def test_groups_have_options_of_their_own_which_may_change(backend):
         assert state_of(model, optimizer) == state_of(twin, other)
 
 
+def write_step(optimizer: optim.Adam) -> None:
+    optimizer.state[optimizer.param_groups[0]["params"][1]]["step"] = 2
+
+
+def replace_group(optimizer: optim.Adam) -> None:
+    optimizer.param_groups[0] = {**optimizer.param_groups[0], "lr": 0.05}
+
+
+def thaw(optimizer: optim.Adam) -> None:
+    optimizer.param_groups[0]["params"][0].requires_grad_(True)
+
+
+#: What a user does between two steps.
+CHANGES: list[Callable[[optim.Adam], object]] = [
+    lambda optimizer: optimizer.param_groups[1].update(lr=0.02),
+    lambda optimizer: optimizer.param_groups[0].update(maximize=True, betas=(0.5, 0.6)),
+    write_step,
+    replace_group,
+    lambda optimizer: optimizer.param_groups[0]["params"][0].requires_grad_(False),
+    thaw,
+    lambda optimizer: optimizer.add_param_group({"params": [ag.tensor([1.0], requires_grad=True)]}),
+    lambda optimizer: optimizer.load_state_dict(optimizer.state_dict()),
+    lambda optimizer: optimizer.step([[np.ones(one.shape) for one in g["params"]] for g in optimizer.param_groups]),
+    lambda optimizer: optimizer.param_groups[1].update(amsgrad=True),
+]
+
+
+@one_loop
+async def test_a_step_follows_what_is_done_to_its_optimizer_between_two():
+    def made() -> tuple[Any, Any]:
+        model = model_of()
+        return model, optim.Adam([{"params": [*model[0].parameters()]}, {"params": [*model[3].parameters()]}], lr=0.1)
+
+    (model, optimizer), (twin, other) = made(), made()
+    step = ag.jit.train_step(lambda x, y: nn.cross_entropy(model(x), y), optimizer, verify=0)
+    for index in range(4 + 2 * len(CHANGES)):
+        if index >= 4 and index % 2 == 0:
+            for one in (optimizer, other):
+                CHANGES[index // 2 - 2](one)
+        ag.random.seed(index)
+        loss = await step(*batch(index))
+        ag.random.seed(index)
+        expected = nn.cross_entropy(twin(batch(index)[0]), batch(index)[1])
+        await expected.backward()
+        await other.step_async()
+        other.zero_grad()
+
+        assert bits(loss) == bits(expected)
+        assert state_of(model, optimizer) == state_of(twin, other)
+    assert step._jitted.counts["replayed"] > 4
+
+
 async def test_a_parameter_without_a_gradient_stays_and_one_that_is_frozen_too():
     used, unused = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor([3.0], requires_grad=True)
     frozen = ag.tensor([4.0], requires_grad=True)

@@ -243,9 +243,9 @@ class CompiledLateness(Benchmark):
 
     title = "lateness of a 1 ms timer, {}"
     section = (
-        f"How late a timer of one millisecond fires beside {STEPS} compiled steps of some 15 ms each, one after the other, "
-        "the 99th percentile: `ag.jit.train_step`, and a compiled forward by `ag.forward` with its backward; beside the "
-        "same steps without a compiler, and beside a loop on which nothing else runs."
+        f"How late a timer of one millisecond fires beside {STEPS} compiled steps of some 15 ms each, one after the "
+        "other, the 99th percentile: `ag.jit.train_step`, and a compiled forward by `ag.forward` with its backward; "
+        "beside the same steps without a compiler, and beside a loop on which nothing else runs."
     )
     params = (
         ("asyncgrad", "eager", "idle"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from sys import getrefcount
 from typing import Any, final
 
@@ -300,7 +301,7 @@ class ElementwiseOptimizer(Optimizer):
         return True
 
     def _new_values(self, params: Iterable[Tensor]) -> NewValues:
-        """Return what collects new values of parameters and their states, computed elsewhere, to be published at once."""
+        """Return what collects new values of parameters and states, which are computed elsewhere."""
         return NewValues([[(param, None) for param in params]], {}, self._spares)
 
     def _check_state(self, number: int, param: Tensor, state: Mapping[str, Any], group: Group) -> None:
@@ -346,12 +347,13 @@ class _Spares(dict[Tensor, dict[str, Any]]):
         if spares is not None:
             spare = spares.get(name)
             # Held by the dict, the variable and the argument.
-            if type(spare) is np.ndarray and getrefcount(spare) == _SPARE and spare.base is None:
-                if spare.shape == array.shape and spare.dtype == array.dtype and spare.strides == array.strides:
-                    return spare
+            is_free = type(spare) is np.ndarray and getrefcount(spare) == _SPARE and spare.base is None
+            if is_free and _layout(spare) == _layout(array):
+                return spare
         return np.empty_like(array)
 
 
+_layout = attrgetter("shape", "dtype", "strides")
 #: The result of `getrefcount` for a spare that nobody else has.
 _SPARE = 3
 

@@ -24,7 +24,6 @@ def blocking_transform(
         bound: what that function is bound to, whose arguments come first.
         name: that of the transform in errors.
     """
-
     count = 0 if bound is None else len(bound.args)
 
     def transform(inner: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,8 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Never, final, overload
 
-import numpy as np
-
 from ..core.settings.arguments import check_function, must_be, number, takes, truth
 from ..core.settings.elsewhere import JIT_ATTRIBUTES, hint_at
 from ..errors import ArgumentError, ArgumentTypeError

@@ -625,10 +625,10 @@ class Jitted:
             if not self._may_run(variant, family, why_not):
                 continue
             try:
-                if family is not None and variant.verified < self.verify:
-                    if await _made(comparisons, self.is_compared, variant, family, call):
-                        reason = COMPARED
-                        break
+                is_new = family is not None and variant.verified < self.verify
+                if is_new and await _made(comparisons, self.is_compared, variant, family, call):
+                    reason = COMPARED
+                    break
                 place = None if place_of is None else place_of(variant)
                 computed = await _made(calls, Computed, variant, call, place)
             except CheckFailed:
@@ -869,7 +869,7 @@ def _result(
     leaves: Sequence[Any],
     found: dict[int, Any],
 ) -> Any:
-    """Return a leaf of what a call returns, no array; `found` has the tensors that were made before, by their numbers."""
+    """Return a leaf of a result, no array; `found` has the tensors that were made before, by their numbers."""
     if output.kind == "argument":
         return leaves[output.index]
     if output.kind == "constant":

@@ -284,7 +284,11 @@ def _cannot_change(leaf: object, key: Hashable) -> bool:
 
     A mark is made for each call, but for that of the plan of an update, which is of constants.
     """
-    return type(leaf) is Static or is_fixed(key) or (type(leaf) is tuple and all(type(one) in (int, bool, float, str) for one in leaf))
+    return (
+        type(leaf) is Static
+        or is_fixed(key)
+        or (type(leaf) is tuple and all(type(one) in (int, bool, float, str) for one in leaf))
+    )
 
 
 def _placed(children: Sequence[TreeStructure]) -> list[tuple[int, TreeStructure]]:

@@ -15,8 +15,8 @@ from ..transforms.batches import Row
 from ..transforms.recipes import innermost, made_again
 from ..transforms.row_results import Block, Column, RowResults
 from .blocking_transform import blocking_transform
-from .call_key import needs_eager
 from .bound import unbound
+from .call_key import needs_eager
 from .jitted import NOT_TRACED, Call, Jitted
 from .last_call import LastCall
 from .program import CheckFailed

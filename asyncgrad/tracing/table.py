@@ -279,9 +279,7 @@ class Table:
         roots = [one.root for one in (*step.reads, *step.writes)]
         return all(root in self._bound for root in roots if root in self._dependents)
 
-    def run_forward(
-        self, arrays: Sequence[np.ndarray], place: PlaceOf | None = None
-    ) -> list[np.ndarray]:
+    def run_forward(self, arrays: Sequence[np.ndarray], place: PlaceOf | None = None) -> list[np.ndarray]:
         """Compute the outputs of these arguments; new arrays.
 
         Args:
@@ -344,9 +342,7 @@ class Table:
         self._compute(arrays)
         return self.outputs()
 
-    def _compute(
-        self, arrays: Sequence[np.ndarray], place: PlaceOf | None = None
-    ) -> list[np.ndarray]:
+    def _compute(self, arrays: Sequence[np.ndarray], place: PlaceOf | None = None) -> list[np.ndarray]:
         """Run the forward; return the arrays that the outputs are in that are written where the caller says."""
         program = self.program
         made: list[np.ndarray] = []

@@ -219,9 +219,7 @@ class Update:
         for alike in self._alike:
             begin, end = end, end + len(alike.numbers)
             for param in alike.params:
-                found[param] = Formula(
-                    alike.function, alike.names, alike.is_fresh, alike.maximize, state, (begin, end)
-                )
+                found[param] = Formula(alike.function, alike.names, alike.is_fresh, alike.maximize, state, (begin, end))
                 state += 0 if alike.is_fresh else len(alike.names)
         return found
 
@@ -327,7 +325,7 @@ def _is_plain(param: Tensor) -> bool:
 
 
 def _is_leaf_of(param: Tensor, dtype: np.dtype[Any]) -> bool:
-    """Tell whether a parameter is plain, has a dtype and requires grad: as one question, which each step asks of all."""
+    """Tell whether a parameter is plain, has a dtype and requires grad; each step asks it of all, so without calls."""
     array, meta = param._data, param._meta
     if type(array) is not np.ndarray or array.dtype != dtype or param._grad_fn is not None or param._view:
         return False

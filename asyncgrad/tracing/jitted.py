@@ -630,7 +630,7 @@ class Jitted:
                     reason = COMPARED
                     break
                 place = None if place_of is None else place_of(variant)
-                computed = await _made(calls, Computed, variant, call, place)
+                computed: Computed = await _made(calls, Computed, variant, call, place)
             except CheckFailed:
                 self.counts["failed checks"] += 1
             except Exception as error:

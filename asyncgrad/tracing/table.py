@@ -63,7 +63,6 @@ class Table:
         "_runner",
         "_seen",
         "_shared",
-        "_target_arrays",
         "_targets",
         "_written_gradients",
         "fused",
@@ -95,8 +94,6 @@ class Table:
         self._calls: tuple[PythonCalls, PythonCalls] | None = None if runner is not None else self._python_calls()
         #: The numbers of the outputs that are written where the caller says.
         self._targets: list[int] = [program.outputs.index(value) for value in program.targets]
-        #: The arrays that the traced run has made for these.
-        self._target_arrays: list[np.ndarray] = [value.array for value in program.targets]
         #: By argument: the views of it, in order, and the rows that see it.
         self._dependents: dict[Value, tuple[list[Value], list[tuple[list[Row], int, Step]]]] = {
             value: ([], []) for value in given
@@ -354,7 +351,7 @@ class Table:
             self._bind_now(program.arguments, arrays)
         if self._targets:
             # Only now nothing here refers to the arguments before.
-            like = self._target_arrays
+            like = [one.array for one in program.targets]
             made = [*map(np.empty_like, like)] if place is None else place(self._targets, like)
             if self._is_late:
                 self._given["targets"] = program.targets, made

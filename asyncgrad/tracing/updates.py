@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from ..core.arrays.array import BareArray
 from ..core.arrays.values import as_array
 from ..core.tensor import Tensor
 from ..optim.elementwise import ElementwiseOptimizer, NewValues
@@ -108,7 +109,7 @@ class _Alike:
         "scalars",
     )
 
-    def __init__(self, optimizer: ElementwiseOptimizer, group: Group, array: np.ndarray, state: dict[str, Any]) -> None:
+    def __init__(self, optimizer: ElementwiseOptimizer, group: Group, array: BareArray, state: dict[str, Any]) -> None:
         self._optimizer = optimizer
         self._group = group
         #: The names in a state before the step, and which of them are those of numbers.
@@ -125,7 +126,7 @@ class _Alike:
         self.is_fresh = any(name not in state for name in self.names)
         self.maximize = self._maximizes()
 
-    def _read_update(self, array: np.ndarray, state: dict[str, Any]) -> FusedUpdate | None:
+    def _read_update(self, array: BareArray, state: dict[str, Any]) -> FusedUpdate | None:
         """Read the numbers of a step; return all of the update."""
         update = self._optimizer._fused_update(array, array, state, self._group)
         if update is not None:

@@ -69,6 +69,9 @@ class Output:
 class Advancing(Protocol):
     """What may make kernels of a program: a Fusing."""
 
+    def is_compiled(self) -> bool:
+        """Tell whether kernels are there, or why there are none: the next step compares them."""
+
     def advance(self, variant: Variant, arrays: Sequence[np.ndarray]) -> str | None:
         """Take the next step before a call; return what has become of it, or None while that is not decided."""
 

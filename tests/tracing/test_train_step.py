@@ -42,6 +42,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "ASGD": lambda params: optim.ASGD(params, lr=0.1, t0=2),
     "Rprop": lambda params: optim.Rprop(params),
     "Adafactor": lambda params: optim.Adafactor(params),
+    "Muon": lambda params: optim.Muon([one for one in params if one.ndim == 2], lr=0.01),
     "LBFGS": lambda params: optim.LBFGS(params, max_iter=3, line_search_fn="strong_wolfe"),
     "SignDescent": lambda params: SignDescent(params),
 }

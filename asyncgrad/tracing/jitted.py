@@ -9,7 +9,7 @@ import types
 import weakref
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, final
 
 import numpy as np
@@ -522,12 +522,16 @@ class Jitted:
 
     async def _trace_awaited(self, family: Family, call: Call) -> None:
         """Do what `trace` does, with the machine code that all programs share made by a worker."""
-        known = list(family.variants)
-        if self._backend != "table" and not runner.cache_info().currsize:
-            await call_on_worker(runner)
-        # Another task may have traced it meanwhile.
-        if family.variants == known and self._is_due(family):
+        if self._backend == "table" or runner.cache_info().currsize:
             self.trace(family, call)
+            return
+        known = list(family.variants)
+        await call_on_worker(runner)
+        # Another task may have traced it meanwhile, or have changed what it reads.
+        with suppress(Untraceable):
+            again = self.new_call(call.args, call.kwargs)
+            if family.variants == known and self._is_due(family) and self.family_of(again) is family:
+                self.trace(family, again)
 
     def _replay(self, variant: Variant, family: Family, call: Call) -> Any:
         if self.is_compared(variant, family, call):
@@ -618,6 +622,8 @@ class Jitted:
                     await self._trace_awaited(family, call)
                     reason = _why_eager(family)
                 break
+            # What it computes with is known before this suspends: another task may give an argument another array.
+            call.arrays()
             why_not = await self._fuse_awaited(variant, call)
             if why_not:
                 reason = why_not

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["mean_and_variance_of", "skewness_and_kurtosis", "skewness_and_kurtosis_of"]
+from ...core.arrays.values import raw
+
+__all__ = ["mean_and_variance", "mean_and_variance_of", "skewness_and_kurtosis", "skewness_and_kurtosis_of"]
+
+
+def mean_and_variance(means: Iterable[Any]) -> tuple[Any, Any]:
+    """Return the mean and the variance, given the means of the first two powers."""
+    one, two = means
+    return one, two - np.where(np.isfinite(raw(one)), one * one, 0.0)
 
 
 def skewness_and_kurtosis(means: Iterable[Any]) -> tuple[Any, Any]:

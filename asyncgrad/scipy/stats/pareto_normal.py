@@ -12,7 +12,7 @@ from ...core.arrays.values import raw
 from ...core.tensor import asarray
 from ..ufuncs import special
 from .implicit import Implicit
-from .mean_powers import skewness_and_kurtosis
+from .mean_powers import mean_and_variance, skewness_and_kurtosis
 from .normal import norm
 
 __all__ = ["dpareto_lognorm"]
@@ -113,8 +113,7 @@ class DoubleParetoLogNormal(Implicit):
         return np.where(is_there, value, np.nan)
 
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
-        mean = self._mean_power(1, *shapes)
-        return mean, self._mean_power(2, *shapes) - np.where(np.isfinite(raw(mean)), mean * mean, 0.0)
+        return mean_and_variance(self._mean_power(order, *shapes) for order in (1, 2))
 
     def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
         return skewness_and_kurtosis(self._mean_power(order, *shapes) for order in (1, 2, 3, 4))

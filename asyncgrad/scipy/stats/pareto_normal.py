@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, final
 
 import numpy as np
@@ -13,7 +12,7 @@ from ...core.tensor import asarray
 from ..ufuncs import special
 from .implicit import Implicit
 from .mean_powers import mean_and_variance, skewness_and_kurtosis
-from .normal import norm
+from .normal import log_mills_ratio, norm
 
 __all__ = ["dpareto_lognorm"]
 
@@ -27,8 +26,7 @@ def _log_tail(rate: Any, z: Any) -> Any:
     t = rate - z
     is_right = raw(t) > 0
     right, left = np.where(is_right, t, 0.0), np.where(is_right, 0.0, t)
-    scaled = np.log(special.erfcx(right / math.sqrt(2))) + 0.5 * math.log(math.pi / 2)
-    near = scaled + norm._logpdf(np.where(is_right, z, 0.0))
+    near = log_mills_ratio(right) + norm._logpdf(np.where(is_right, z, 0.0))
     return np.where(is_right, near, special.log_ndtr(-left) + rate * (rate / 2 - np.where(is_right, 0.0, z)))
 
 

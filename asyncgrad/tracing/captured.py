@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple, final
 
-from ..core.settings.closures import MISSING, content_of, contents_of
+from ..core.settings.closures import MISSING, content_of, contents_of_cells
 from .object_key import has_arrays, is_fixed, key_of
 from .reads import check_names, global_names, imported_modules, names_of_attributes
 
@@ -160,7 +160,7 @@ def _are_same(some: list[tuple[str, Any]], others: list[tuple[str, Any]]) -> boo
 def names_of(function: types.FunctionType) -> Iterator[tuple[Place, Any]]:
     """Yield each place at which a function reads what is not its own, and what is there."""
     code, names = function.__code__, function.__globals__
-    for name, content in zip(code.co_freevars, contents_of(function), strict=True):
+    for name, content in zip(code.co_freevars, contents_of_cells(function), strict=True):
         yield ("closure", name), content
     for name in sorted(global_names(code)):
         yield ("global", name), names.get(name, MISSING)

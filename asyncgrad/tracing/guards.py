@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, final
 
 from ..core.settings.callers import is_own_file
-from ..core.settings.closures import MISSING, content_of, contents_of
+from ..core.settings.closures import MISSING, content_of, contents_of_cells
 from ..core.settings.process import set_trace_function
 from .captured import own_values_of
 from .object_key import is_array, is_fixed, is_library_name, key_of
@@ -115,7 +115,7 @@ class Guards:
             ran = [one for one in candidates if one is not main and _closure_of(one, values)]
             if is_main:
                 # Its own are part of the key; those of another one that is made by the same lines are not.
-                ran = [one for one in ran if not any(map(is_array, contents_of(one)))]
+                ran = [one for one in ran if not any(map(is_array, contents_of_cells(one)))]
             elif not ran and code not in inner and (code.co_freevars or code.co_argcount or code.co_kwonlyargcount):
                 # It may have a closure, or defaults.
                 raise Untraceable(f"it calls {code.co_qualname}, which is not found again")
@@ -221,7 +221,7 @@ def _reached_from(noted: NotedFunctions) -> dict[types.CodeType, list[types.Func
 
 
 def _closure_of(function: types.FunctionType, values: tuple[Any, ...]) -> bool:
-    contents = contents_of(function)
+    contents = contents_of_cells(function)
     return len(contents) == len(values) and all(map(operator.is_, contents, values))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any, final
 
-__all__ = ["MISSING", "content_of", "contents_of"]
+__all__ = ["MISSING", "content_of", "contents_of_cells"]
 
 
 @final
@@ -21,6 +21,6 @@ def content_of(cell: types.CellType) -> Any:
         return MISSING
 
 
-def contents_of(function: Any) -> list[Any]:
+def contents_of_cells(function: Any) -> list[Any]:
     """Return what is in each cell of a function, in the order of its free variables; nothing of another callable."""
     return [content_of(cell) for cell in getattr(function, "__closure__", None) or ()]

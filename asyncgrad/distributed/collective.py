@@ -17,6 +17,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import numpy as np
 
 from ..core.settings.arguments import must_be, number, whole_number
+from ..core.settings.awaiting import wake
 from ..errors import ArgumentError, ArgumentTypeError, ReplicaError, WorkerLostError
 from .concurrency import compute, start_lasting
 from .failures import restore_error
@@ -349,7 +350,7 @@ class GroupHost:
         # Whoever waits may go: what it has given is given.
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
-        future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(_set_done, ended))
+        future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(wake, ended))
         await ended
         return Reply({}, [future.result()])
 
@@ -362,11 +363,6 @@ def check_secret(known: str, given: str) -> None:
     """
     if not hmac.compare_digest(known.encode(), given.encode()):
         raise PermissionError("this group has another secret: make each RemoteGroup with the same secret=...")
-
-
-def _set_done(ended: asyncio.Future[None]) -> None:
-    if not ended.done():
-        ended.set_result(None)
 
 
 def check_rank(rank: int, size: int) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from ..core.engine.current import outermost_of
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.graph.leaf import get_gradient_edge
 from ..core.settings.arguments import takes, truth, whole_number
@@ -156,9 +157,7 @@ class DataParallel:
         if self._is_paused:
             return
         task: Any = CURRENT_GRAPH_TASK.get()
-        outermost = task
-        while outermost.outer is not None and outermost.outer.is_running:
-            outermost = outermost.outer
+        outermost = outermost_of(task)
         if self._round is None:
             self._rounds += 1
             self._round = _Round(self, self._rounds, outermost)

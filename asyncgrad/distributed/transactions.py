@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from ..core.engine.current import queue_callback
-from ..core.settings.context import CURRENT_GRAPH_TASK
+from ..core.engine.current import calling_backward, outermost_of, queue_callback
 from ..errors import GraphError
 from .concurrency import run_together
 from .ledger import Contribution
@@ -136,12 +135,10 @@ def join_transaction() -> tuple[Transaction, tuple[int, int]]:
     Raises:
         GraphError: no backward runs here.
     """
-    task: Any = CURRENT_GRAPH_TASK.get()
-    if task is None or not task.is_running:
+    task = calling_backward()
+    if task is None:
         raise GraphError("the backward of a stage runs in a backward only")
-    outermost = task
-    while outermost.outer is not None and outermost.outer.is_running:
-        outermost = outermost.outer
+    outermost = outermost_of(task)
     completion = outermost.complete_with()
     transaction = next(filter(None, map(_transaction_of, completion.callbacks)), None)
     if transaction is None:

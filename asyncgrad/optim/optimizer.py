@@ -15,7 +15,7 @@ import numpy as np
 from ..core.arrays.hooks import RemovableHandle
 from ..core.arrays.interception import on_device_of
 from ..core.arrays.uninitialized import UninitializedParameter, uninitialized_error
-from ..core.arrays.values import is_device_array, is_writeable, raw
+from ..core.arrays.values import has_memory, is_writeable, raw
 from ..core.engine.device import moved_to
 from ..core.engine.offloading import call_on_worker
 from ..core.settings.arguments import describe, must_be, number, truth
@@ -532,7 +532,7 @@ class Optimizer(ABC):
         """Return a copy of a saved state as the state of a parameter, in its dtype and on its device."""
         fitted: dict[str, Any] = {}
         for name, value in state.items():
-            if not _is_array(value) and hasattr(value, "__array__") and not isinstance(value, np.generic):
+            if not has_memory(value) and hasattr(value, "__array__") and not isinstance(value, np.generic):
                 # A tensor, of PyTorch's mostly; one of a device stays there until it is moved below.
                 value = raw(value) if isinstance(value, Tensor) else np.asarray(value)  # noqa: PLW2901
             if name == "step":
@@ -540,7 +540,7 @@ class Optimizer(ABC):
                 fitted[name] = int(value)
             elif name in self._scalar_names:
                 fitted[name] = float(value)
-            elif not _is_array(value):
+            elif not has_memory(value):
                 fitted[name] = value
             elif value.shape != (expected := self._state_shape(name, param)):
                 others = f"the parameter {param.shape}" if expected == param.shape else f"it needs {expected}"
@@ -662,10 +662,6 @@ def _check_param(which: str, param: Any) -> None:
 
 def _copy_state(state: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: on_device_of(value, methodcaller("copy")) if _is_array(value) else copy.deepcopy(value)
+        name: on_device_of(value, methodcaller("copy")) if has_memory(value) else copy.deepcopy(value)
         for name, value in state.items()
     }
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or is_device_array(value)

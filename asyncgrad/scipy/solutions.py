@@ -16,19 +16,18 @@ import numpy as np
 
 from ..core.engine.notes import add_note
 from ..core.function.function import Function
-from ..core.graph.saved import ConstantVersions, captured_by
+from ..core.graph.saved import ConstantVersions
 from ..core.settings.awaiting import finish
 from ..core.settings.context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.without_suspending import run_without_suspending
 from ..core.tensor import Tensor, asarray
-from ..core.tree.structure import flatten, leaves, unflatten
+from ..core.tree.structure import leaves
 from ..errors import ArgumentTypeError, BlockingError
 from ..transforms.arguments import require_tensor
 from ..transforms.captured import CapturedTensors
 
 __all__ = [
-    "Parameters",
     "Problem",
     "array_of",
     "call_differentiated",
@@ -58,35 +57,6 @@ class Problem(ABC):
     @abstractmethod
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
         """Return the gradients of the parameters, recorded if grad mode is on."""
-
-
-@final
-class Parameters:
-    """A tree of arguments of the user's functions, its tensors that require grad, and those that do not.
-
-    Tensors that the functions refer to by themselves are among the latter: others are refused where they are used.
-    It is made before the functions are called, which may write into those.
-    """
-
-    __slots__ = ("_leaves", "_places", "_structure", "constants", "tensors")
-
-    def __init__(self, tree: Any, *functions: Any) -> None:
-        self._leaves, self._structure = flatten(tree)
-        self._places = [
-            index for index, leaf in enumerate(self._leaves) if isinstance(leaf, Tensor) and leaf.requires_grad
-        ]
-        self.tensors: Tensors = tuple([self._leaves[index] for index in self._places])
-        captured: list[Any] = [one for function in functions for one in captured_by(function)]
-        self.constants = ConstantVersions(
-            [one for one in (*self._leaves, *captured) if isinstance(one, Tensor) and not one.requires_grad]
-        )
-
-    def fill(self, tensors: Sequence[Any]) -> Any:
-        """Return the tree with other tensors in the places of those that require grad."""
-        leaves = list(self._leaves)
-        for index, tensor in zip(self._places, tensors, strict=True):
-            leaves[index] = tensor
-        return unflatten(self._structure, leaves)
 
 
 def check_user_function(function: Any, name: str, parameter: str) -> bool:

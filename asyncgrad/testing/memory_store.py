@@ -8,6 +8,8 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, final
 
+from ..core.settings.awaiting import wake
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -81,7 +83,7 @@ class MemoryStore:
             self._waiting = [each for each in self._waiting if each[0] != method]
         for _, loop, waiter in going:
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_wake, waiter)
+                loop.call_soon_threadsafe(wake, waiter)
 
     def fail(self, method: str, error: BaseException) -> None:
         """Make calls of a method raise `error` until `mend` is called; waiting calls raise it when they go on."""
@@ -128,8 +130,3 @@ class MemoryStore:
             with self._changed:
                 self._ended[method] += 1
                 self._changed.notify_all()
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

@@ -11,27 +11,21 @@ import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple, final
 
+from ..core.settings.closures import MISSING, content_of, contents_of_cells
 from .object_key import has_arrays, is_fixed, key_of
 from .reads import check_names, global_names, imported_modules, names_of_attributes
 from .trace import Untraceable
 
 __all__ = [
-    "MISSING",
     "Captured",
     "CapturedNames",
     "Place",
-    "content_of",
     "names_of",
     "own_values_of",
 ]
 
 #: Where something is read: "closure", "global", "import", "code", "default" or "attribute", and the name there.
 Place = tuple[str, str]
-
-
-@final
-class MISSING:
-    """What is in a cell that nothing was written into, or under a name that is gone."""
 
 
 @final
@@ -177,8 +171,8 @@ def _are_same(some: list[tuple[str, Any]], others: list[tuple[str, Any]]) -> boo
 def names_of(function: types.FunctionType) -> Iterator[tuple[Place, Any]]:
     """Yield each place at which a function reads what is not its own, and what is there."""
     code, names = function.__code__, function.__globals__
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        yield ("closure", name), content_of(cell)
+    for name, content in zip(code.co_freevars, contents_of_cells(function), strict=True):
+        yield ("closure", name), content
     for name in sorted(global_names(code)):
         yield ("global", name), names.get(name, MISSING)
     for name, module in imported_modules(code, names):
@@ -195,11 +189,3 @@ def own_values_of(function: types.FunctionType) -> Iterator[tuple[Place, Any]]:
         yield ("default", name), default
     for name, value in vars(function).items():
         yield ("attribute", name), value
-
-
-def content_of(cell: types.CellType) -> Any:
-    """Return what is in a cell; MISSING for one that is empty."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import operator
 import sys
 import types
 from collections import defaultdict
@@ -17,8 +18,9 @@ from contextlib import contextmanager
 from typing import Any, final
 
 from ..core.settings.callers import is_own_file
+from ..core.settings.closures import MISSING, content_of, contents_of_cells
 from ..core.settings.process import set_trace_function
-from .captured import MISSING, content_of, own_values_of
+from .captured import own_values_of
 from .object_key import is_array, is_fixed, is_library_name, key_of
 from .reads import check_names, global_names, imported_modules, names_of_attributes
 from .trace import Untraceable
@@ -113,7 +115,7 @@ class Guards:
             ran = [one for one in candidates if one is not main and _closure_of(one, values)]
             if is_main:
                 # Its own are part of the key; those of another one that is made by the same lines are not.
-                ran = [one for one in ran if not any(is_array(content_of(cell)) for cell in one.__closure__ or ())]
+                ran = [one for one in ran if not any(map(is_array, contents_of_cells(one)))]
             elif not ran and code not in inner and (code.co_freevars or code.co_argcount or code.co_kwonlyargcount):
                 # It may have a closure, or defaults.
                 raise Untraceable(f"it calls {code.co_qualname}, which is not found again")
@@ -219,10 +221,8 @@ def _reached_from(noted: NotedFunctions) -> dict[types.CodeType, list[types.Func
 
 
 def _closure_of(function: types.FunctionType, values: tuple[Any, ...]) -> bool:
-    cells = function.__closure__ or ()
-    return len(cells) == len(values) and all(
-        content_of(cell) is value for cell, value in zip(cells, values, strict=True)
-    )
+    contents = contents_of_cells(function)
+    return len(contents) == len(values) and all(map(operator.is_, contents, values))
 
 
 def _reader(names: dict[str, Any], name: str) -> _Read:

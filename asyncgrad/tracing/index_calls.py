@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..core.arrays.device_arrays import is_full_slice
 from .inner_loops import InnerLoop, address_of
 from .iterations import merged_axes
 from .loop_call import LoopCall, Operand, Operands, filled, steps_along
@@ -144,7 +145,7 @@ class IndexCalls:
             at = next(place for place, one in enumerate(parts) if one is ...)
             parts[at : at + 1] = [slice(None)] * (len(array.shape) - len(parts) + 1)
         is_array = [_has_array(one) for one in parts]
-        if number not in (1, 2) or not all(has or _is_all(one) for has, one in zip(is_array, parts, strict=True)):
+        if number not in (1, 2) or not all(has or is_full_slice(one) for has, one in zip(is_array, parts, strict=True)):
             return None
         first = is_array.index(True)
         if not all(is_array[first : first + number]):
@@ -226,10 +227,6 @@ class IndexCalls:
 def _has_array(index: object) -> bool:
     parts = index if isinstance(index, tuple) else (index,)
     return any(type(one) is Value or isinstance(one, list) for one in parts)
-
-
-def _is_all(part: object) -> bool:
-    return isinstance(part, slice) and part == slice(None)
 
 
 def _shares_memory(array: Value, parts: Sequence[Any]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .own_loops import COPIES, write_loop
+from .own_loops import COPIES, constant, write_loop
 
 __all__ = ["ADDS", "index_loop_names", "write_index_loops"]
 
@@ -62,7 +62,7 @@ def _row_copy(copy: Any, element: Any, reads: bool) -> _Row:
 
         source, target = (array, other) if reads else (other, array)
         count = _load(build, counts, 1)
-        with build.if_else(build.icmp_signed("==", count, _number(1))) as (single, several):
+        with build.if_else(build.icmp_signed("==", count, constant(1))) as (single, several):
             with single:
                 places = [build.inttoptr(one, element.as_pointer()) for one in (source, target)]
                 build.store(build.load(places[0]), places[1])
@@ -70,9 +70,9 @@ def _row_copy(copy: Any, element: Any, reads: bool) -> _Row:
                 with build.goto_entry_block():
                     addresses = build.alloca(ir.IntType(64), 2)
                 for place, one in enumerate((source, target)):
-                    build.store(one, build.gep(addresses, [_number(place)]))
-                behind = build.gep(counts, [_number(1)]), build.gep(steps, [_number(4)])
-                build.call(copy, [addresses, *behind, _number(0)])
+                    build.store(one, build.gep(addresses, [constant(place)]))
+                behind = build.gep(counts, [constant(1)]), build.gep(steps, [constant(4)])
+                build.call(copy, [addresses, *behind, constant(0)])
 
     return write
 
@@ -89,7 +89,7 @@ def _row_sum(element: Any) -> _Row:
             value = build.load(build.inttoptr(build.add(other, build.mul(index, of_other)), element.as_pointer()))
             build.store(_sum(build, element, build.load(into), value), into)
 
-        write_loop(build, _number(0), _load(build, counts, 1), add)
+        write_loop(build, constant(0), _load(build, counts, 1), add)
 
     return write
 
@@ -122,7 +122,7 @@ def _write_flat_sum(function: Any, element: Any) -> None:
 
     def at_one(place: Any) -> None:
         found = build.load(build.gep(index, [place]))
-        found = build.select(build.icmp_signed("<", found, _number(0)), build.add(found, length), found)
+        found = build.select(build.icmp_signed("<", found, constant(0)), build.add(found, length), found)
         on = function.append_basic_block()
         # Without a sign a negative number is larger than each length.
         build.cbranch(build.icmp_unsigned("<", found, length), on, failing)
@@ -131,16 +131,16 @@ def _write_flat_sum(function: Any, element: Any) -> None:
         build.store(_sum(build, element, build.load(into), build.load(build.gep(other, [place]))), into)
 
     def at_several(block: Any) -> None:
-        first = build.mul(block, _number(_AT_ONCE))
+        first = build.mul(block, constant(_AT_ONCE))
         places = ir.VectorType(number, _AT_ONCE)
         found = build.load(build.bitcast(build.gep(index, [first]), places.as_pointer()), align=8)
         lead, row = build.extract_element(found, ir.Constant(ir.IntType(32), 0)), ir.Constant(places, ir.Undefined)
         for lane in range(_AT_ONCE):
-            row = build.insert_element(row, build.add(lead, _number(lane)), ir.Constant(ir.IntType(32), lane))
+            row = build.insert_element(row, build.add(lead, constant(lane)), ir.Constant(ir.IntType(32), lane))
         are_row = build.bitcast(build.icmp_signed("==", found, row), ir.IntType(_AT_ONCE))
         fits = build.and_(
-            build.icmp_signed(">=", lead, _number(0)),
-            build.icmp_signed("<=", lead, build.sub(length, _number(_AT_ONCE))),
+            build.icmp_signed(">=", lead, constant(0)),
+            build.icmp_signed("<=", lead, build.sub(length, constant(_AT_ONCE))),
         )
         with build.if_else(build.and_(fits, build.icmp_signed("==", are_row, are_row.type(-1)))) as (one, each):
             with one:
@@ -148,12 +148,12 @@ def _write_flat_sum(function: Any, element: Any) -> None:
                 value = build.load(build.bitcast(build.gep(other, [first]), several.as_pointer()), align=size)
                 build.store(_sum(build, element, build.load(into, align=size), value), into, align=size)
             with each:
-                write_loop(build, first, build.add(first, _number(_AT_ONCE)), at_one)
+                write_loop(build, first, build.add(first, constant(_AT_ONCE)), at_one)
 
     count = _load(build, counts, 0)
-    blocks = build.sdiv(count, _number(_AT_ONCE))
-    write_loop(build, _number(0), blocks, at_several)
-    write_loop(build, build.mul(blocks, _number(_AT_ONCE)), count, at_one)
+    blocks = build.sdiv(count, constant(_AT_ONCE))
+    write_loop(build, constant(0), blocks, at_several)
+    write_loop(build, build.mul(blocks, constant(_AT_ONCE)), count, at_one)
     build.ret_void()
     _write_failing(build, failing, told)
 
@@ -178,7 +178,7 @@ def _write_indexed(function: Any, row: _Row) -> None:
         found = build.add(array, build.mul(place, array_step))
         for index, step, (length, stride) in zip(indices, index_steps, axes, strict=True):
             number = _load(build, build.inttoptr(build.add(index, build.mul(place, step)), told.type), 0)
-            is_negative = build.icmp_signed("<", number, _number(0))
+            is_negative = build.icmp_signed("<", number, constant(0))
             number = build.select(is_negative, build.add(number, length), number)
             on = function.append_basic_block()
             # Without a sign a negative number is larger than each length.
@@ -187,7 +187,7 @@ def _write_indexed(function: Any, row: _Row) -> None:
             found = build.add(found, build.mul(number, stride))
         row(build, found, build.add(other, build.mul(place, other_step)), counts, steps)
 
-    write_loop(build, _number(0), _load(build, counts, 0), at)
+    write_loop(build, constant(0), _load(build, counts, 0), at)
     build.ret_void()
     _write_failing(build, failing, told)
 
@@ -205,7 +205,7 @@ def _write_masked(function: Any, row: _Row) -> None:
     array_step, other_step, mask_step = [_load(build, steps, place) for place in range(3)]
     told = build.inttoptr(data, ir.IntType(64).as_pointer())
     limit, done = _load(build, told, 2), build.alloca(ir.IntType(64))
-    build.store(_number(0), done)
+    build.store(constant(0), done)
     failing = function.append_basic_block("failing")
 
     def at(place: Any) -> None:
@@ -216,9 +216,9 @@ def _write_masked(function: Any, row: _Row) -> None:
             build.position_at_end(on)
             given = build.add(array, build.mul(place, array_step)), build.add(other, build.mul(number, other_step))
             row(build, *given, counts, steps)
-            build.store(build.add(number, _number(1)), done)
+            build.store(build.add(number, constant(1)), done)
 
-    write_loop(build, _number(0), _load(build, counts, 0), at)
+    write_loop(build, constant(0), _load(build, counts, 0), at)
     end = function.append_basic_block("end")
     build.cbranch(build.icmp_signed("==", build.load(done), limit), end, failing)
     build.position_at_end(end)
@@ -243,12 +243,12 @@ def _write_mask_fill(function: Any, element: Any) -> None:
         with build.if_then(_is_true(build, mask, place, mask_step)):
             fill(place)
 
-    with build.if_else(build.icmp_signed("==", mask_step, _number(0))) as (row, each):
-        with row, build.if_then(_is_true(build, mask, _number(0), mask_step)):
+    with build.if_else(build.icmp_signed("==", mask_step, constant(0))) as (row, each):
+        with row, build.if_then(_is_true(build, mask, constant(0), mask_step)):
             # One number of the mask is for a whole row.
-            write_loop(build, _number(0), _load(build, counts, 0), fill)
+            write_loop(build, constant(0), _load(build, counts, 0), fill)
         with each:
-            write_loop(build, _number(0), _load(build, counts, 0), at)
+            write_loop(build, constant(0), _load(build, counts, 0), at)
     build.ret_void()
 
 
@@ -267,11 +267,5 @@ def _write_failing(build: Any, failing: Any, told: Any) -> None:
     build.ret_void()
 
 
-def _number(number: int) -> Any:
-    from llvmlite import ir  # optional
-
-    return ir.Constant(ir.IntType(64), number)
-
-
 def _load(build: Any, pointer: Any, place: int) -> Any:
-    return build.load(build.gep(pointer, [_number(place)]))
+    return build.load(build.gep(pointer, [constant(place)]))

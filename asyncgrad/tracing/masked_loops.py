@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .own_loops import write_loop
+from .own_loops import constant, write_loop
 
 __all__ = ["write_masked_loop"]
 
@@ -34,26 +34,26 @@ def write_masked_loop(module: Any, loop: Any, operands: int) -> None:
     mask, count, step = (build.load(one) for one in (addresses, counts, steps))
     given = build.inttoptr(data, pointer)
     other = build.inttoptr(build.load(given), loop.as_pointer())
-    told = build.load(build.gep(given, [_number(1)]))
+    told = build.load(build.gep(given, [constant(1)]))
     begins, length = build.alloca(number, operands - 1), build.alloca(number)
-    behind = build.gep(steps, [_number(1)])
+    behind = build.gep(steps, [constant(1)])
     head, call, end = (function.append_basic_block(name) for name in ("head", "call", "end"))
     before = build.block
     build.branch(head)
     build.position_at_end(head)
     done = build.phi(number)
-    done.add_incoming(_number(0), before)
+    done.add_incoming(constant(0), before)
     begin = _end_of_run(build, mask, step, count, done, False)
     build.cbranch(build.icmp_signed("<", begin, count), call, end)
     build.position_at_end(call)
     until = _end_of_run(build, mask, step, count, begin, True)
 
     def move(place: Any) -> None:
-        first = build.load(build.gep(addresses, [build.add(place, _number(1))]))
+        first = build.load(build.gep(addresses, [build.add(place, constant(1))]))
         own = build.load(build.gep(behind, [place]))
         build.store(build.add(first, build.mul(begin, own)), build.gep(begins, [place]))
 
-    write_loop(build, _number(0), _number(operands - 1), move)
+    write_loop(build, constant(0), constant(operands - 1), move)
     build.store(build.sub(until, begin), length)
     build.call(other, [begins, length, behind, told])
     done.add_incoming(until, build.block)
@@ -75,13 +75,13 @@ def _end_of_run(build: Any, mask: Any, step: Any, count: Any, begin: Any, is_tru
     place = build.phi(number)
     place.add_incoming(begin, before)
     at = build.add(mask, build.mul(place, step))
-    is_packed = build.icmp_signed("==", step, _number(1))
+    is_packed = build.icmp_signed("==", step, constant(1))
     for size, search, smaller in zip(_AT_ONCE, searches, searches[1:], strict=False):
         # So many bytes at a time, as long as there are so many, and all are the same.
         build.position_at_end(search)
         block = ir.IntType(8 * size)
         usual = ir.Constant(block, int.from_bytes(bytes([is_true] * size), "little"))
-        following = build.add(place, _number(size))
+        following = build.add(place, constant(size))
         several = build.function.append_basic_block("several")
         has_several = build.icmp_signed("<=", following, count)
         build.cbranch(build.and_(is_packed, has_several), several, smaller)
@@ -95,15 +95,9 @@ def _end_of_run(build: Any, mask: Any, step: Any, count: Any, begin: Any, is_tru
     is_wanted = build.icmp_unsigned("!=", build.load(build.inttoptr(at, byte.as_pointer())), ir.Constant(byte, 0))
     goes_on = build.icmp_unsigned("==", is_wanted, ir.Constant(ir.IntType(1), int(is_true)))
     # In the mask of a single number, all are as the first one.
-    is_same = build.icmp_signed("==", step, _number(0))
-    onto = build.select(is_same, count, build.add(place, _number(1)))
+    is_same = build.icmp_signed("==", step, constant(0))
+    onto = build.select(is_same, count, build.add(place, constant(1)))
     place.add_incoming(onto, build.block)
     build.cbranch(goes_on, searches[0], found)
     build.position_at_end(found)
     return place
-
-
-def _number(number: int) -> Any:
-    from llvmlite import ir  # optional
-
-    return ir.Constant(ir.IntType(64), number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["CASTS", "COPIES", "name_of_cast", "write_loop", "write_own_loops"]
+__all__ = ["CASTS", "COPIES", "constant", "name_of_cast", "write_loop", "write_own_loops"]
 
 #: Conversions by loops of the runner: the characters of both dtypes.
 CASTS = ("?f", "?d", "?B", "fd", "id")
@@ -398,6 +398,13 @@ def _write_product(product: Any, kind: str, is_past: bool) -> None:
 
     write_loop(build, zero, rows, multiply_row)
     build.ret_void()
+
+
+def constant(number: int) -> Any:
+    """Return a whole number of 64 bits."""
+    from llvmlite import ir  # optional
+
+    return ir.Constant(ir.IntType(64), number)
 
 
 def write_loop(build: Any, begin: Any, end: Any, body: Callable[[Any], None]) -> None:

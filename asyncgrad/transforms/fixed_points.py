@@ -13,7 +13,7 @@ import numpy as np
 from ..core.arrays.interception import on_device_of_arguments
 from ..core.arrays.values import numbers_of
 from ..core.function.function import Function
-from ..core.graph.saved import ConstantVersions, captured_by
+from ..core.graph.saved import ConstantVersions
 from ..core.settings.arguments import check_function, describe, must_be, number, whole_number
 from ..core.settings.awaiting import call
 from ..core.settings.context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
@@ -21,11 +21,12 @@ from ..core.settings.loop_turn import keep_pace
 from ..core.settings.without_suspending import run_without_suspending
 from ..core.tensor import Tensor, asarray
 from ..core.tree.registry import container_type
-from ..core.tree.structure import Tree, flatten, unflatten
+from ..core.tree.structure import Tree
 from ..errors import ArgumentError, ArgumentTypeError, BlockingError, ConvergenceError
 from .arguments import fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like_tensor
 from .calls import TransformCall
 from .captured import CapturedTensors
+from .parameters import Parameters
 
 __all__ = ["fixed_point"]
 
@@ -92,22 +93,18 @@ async def fixed_point(
 
 
 async def _find_fixed_point(f: Callable[..., Any], a: Tree, x0: Tree, limit: _Limit) -> Any:
-    leaves, structure = flatten(a)
-    places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
-    params = tuple([leaves[index] for index in places])
+    given = Parameters(a, f)
+    params = given.tensors
     is_recording, takes_x = is_grad_enabled(), _takes_x(f, a)
     transform_call = TransformCall(_WHERE, _as_x0, (x0,), {}, (0,))
     is_async = False
 
     async def bind(params: Tensors, is_recorded: bool) -> Step:
         nonlocal is_async
-        new_leaves = list(leaves)
-        for index, param in zip(places, params, strict=True):
-            new_leaves[index] = param
-        tree = unflatten(structure, new_leaves)
+        tree = given.fill(params)
         function = functools.partial(f, tree) if takes_x else _function_of_x(await call(f, tree))
         is_async = is_kind(inspect.iscoroutinefunction, function) or is_kind(inspect.iscoroutinefunction, f)
-        return transform_call.iteration(function, "x0", is_recording and bool(places))
+        return transform_call.iteration(function, "x0", is_recording and bool(given.tensors))
 
     def as_tree(x: Sequence[Any]) -> Any:
         return x[0] if is_leaf else transform_call.arguments_of_points(x)[0]
@@ -115,15 +112,13 @@ async def _find_fixed_point(f: Callable[..., Any], a: Tree, x0: Tree, limit: _Li
     problem = _Problem(bind, limit, as_tree, False, BLOCKING.get(), "x = f(a, x)")
     is_leaf = container_type(type(x0)) is None
     start = tuple([point.detach() for point in transform_call.points])
-    read = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.requires_grad]
-    constants = ConstantVersions(read + captured_by(f))
     solution = await _solve(problem, params, start, CapturedTensors(_WHERE, "f", "a") if is_recording else False)
     if is_recording and params:
-        constants.end_forward()
-        recorded = problem._replace(is_async=is_async, constants=constants)
+        given.constants.end_forward()
+        recorded = problem._replace(is_async=is_async, constants=given.constants)
         solution = _record(recorded, params, solution)
     keeps_history = is_recording and (IN_TRANSFORM.get() or bool(params))
-    if not keeps_history and any(isinstance(leaf, Tensor) for leaf in leaves):
+    if not keeps_history and given.has_tensors:
         solution = tuple([leaf.detach() for leaf in solution])
         keeps_history = True
     return transform_call.like_points(solution, keeps_history)[0]

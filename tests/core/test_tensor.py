@@ -83,15 +83,6 @@ def test_what_was_computed_cannot_stop_requiring_grad():
     assert y.requires_grad_() is y
 
 
-def test_grad_takes_a_tensor_that_fits_and_none():
-    x, g = leaf(1.0, 2.0), ag.tensor([3.0, 4.0])
-    x.grad = g
-
-    assert x.grad is g
-    x.grad = None
-    assert x.grad is None
-
-
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [

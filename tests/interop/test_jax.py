@@ -21,12 +21,11 @@ from asyncgrad.errors import (
     ArgumentError,
     ArgumentTypeError,
     BlockingError,
-    ChangedTensorError,
     DeviceError,
-    ReleasedGraphError,
 )
 from asyncgrad.interop.jax import as_custom_vjp, to_tensors, wrap
 from asyncgrad.testing import SimulatedAccelerator
+from tests.support.leaves import random_leaf
 
 
 @pytest.fixture(autouse=True)
@@ -35,13 +34,6 @@ def double_precision() -> Iterator[None]:
     jax.config.update("jax_enable_x64", True)
     yield
     jax.config.update("jax_enable_x64", False)
-
-
-def tensor(*shape: int, seed: int = 0, dtype: Any = np.float64, requires_grad: bool = True) -> Any:
-    values = np.random.default_rng(seed).standard_normal(shape)
-    return ag.tensor(
-        (values + 1j * values[::-1]) if np.dtype(dtype).kind == "c" else values, dtype=dtype
-    ).requires_grad_(requires_grad)
 
 
 @jax.jit
@@ -75,8 +67,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 def test_derivatives_of_first_and_second_order_agree_with_finite_differences(name: str, jit: bool) -> None:
     function = wrap(FUNCTIONS[name], jit=jit)
 
-    assert sync.gradcheck(function, (tensor(3), tensor(3, seed=1)))
-    assert sync.gradgradcheck(function, (tensor(3), tensor(3, seed=1)))
+    assert sync.gradcheck(function, (random_leaf(3), random_leaf(3, seed=1)))
+    assert sync.gradgradcheck(function, (random_leaf(3), random_leaf(3, seed=1)))
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -94,7 +86,7 @@ def test_derivatives_of_any_order_are_right(jit: bool) -> None:
 @pytest.mark.parametrize("jit", [False, True])
 def test_complex_gradients_have_the_convention_of_asyncgrad(jit: bool) -> None:
     function = wrap(lambda x, y: jnp.conj(x) * x * y + jnp.exp(y), jit=jit)
-    x, y = tensor(3, dtype=complex), tensor(3, seed=1)
+    x, y = random_leaf(3, dtype=complex), random_leaf(3, seed=1)
 
     assert sync.gradcheck(function, (x, y))
     assert sync.gradgradcheck(function, (x, y))
@@ -105,7 +97,7 @@ def test_arguments_and_outputs_are_pytrees_and_integers_are_constants(jit: bool)
     def function(pairs: Any, *, index: Any, scale: Any) -> Any:
         return {"rows": pairs[0]["a"][index], "rest": [pairs[1] * scale, None], "largest": jnp.argmax(pairs[1])}
 
-    x, y = tensor(4), tensor(2, seed=1)
+    x, y = random_leaf(4), random_leaf(2, seed=1)
     found = wrap(function, jit=jit)([{"a": x}, y], index=np.array([1, 1]), scale=3.0)
     sync.backward(found["rows"].sum() + found["rest"][0].sum())
 
@@ -123,16 +115,16 @@ def test_a_compiled_function_is_traced_once_for_each_shape_and_each_constant() -
 
     call = wrap(function, jit=True)
     for _ in range(3):
-        sync.backward(call(tensor(2), 2.0).sum())
-        sync.backward(call(tensor(3), 2.0)[0].sum())
-        sync.backward(call(tensor(2), 3.0).sum())
+        sync.backward(call(random_leaf(2), 2.0).sum())
+        sync.backward(call(random_leaf(3), 2.0)[0].sum())
+        sync.backward(call(random_leaf(2), 3.0).sum())
 
     assert traced == [((2,), 2.0), ((3,), 2.0), ((2,), 3.0)]
 
 
 def test_a_recomputation_draws_the_same_numbers_by_the_key() -> None:
     noisy = wrap(lambda key, x: x * jax.random.bernoulli(key, 0.5, x.shape))
-    x = tensor(50)
+    x = random_leaf(50)
 
     sync.backward(ag.checkpoint(noisy, jax.random.key(0), x).sum())
 
@@ -140,7 +132,7 @@ def test_a_recomputation_draws_the_same_numbers_by_the_key() -> None:
 
 
 def test_results_may_be_written_into_and_are_no_memory_of_jax() -> None:
-    x = tensor(3)
+    x = random_leaf(3)
     before = x.numpy().copy()
     y = wrap(lambda x: x)(x)
     y += 1
@@ -159,7 +151,7 @@ def test_tensors_that_are_made_for_jax_share_its_memory_and_are_trained() -> Non
     def function(params: Any, x: Any) -> Any:
         return jnp.sum((x @ params["weight"]) ** 2)
 
-    x, optimizer = tensor(5, 3, requires_grad=False), optim.SGD([params["weight"]], lr=0.01)
+    x, optimizer = random_leaf(5, 3).detach(), optim.SGD([params["weight"]], lr=0.01)
     losses = []
     for _ in range(5):
         loss = wrap(function)(params, x)
@@ -186,64 +178,22 @@ def test_nothing_is_differentiated_where_recording_is_off() -> None:
 
     function.defvjp(lambda x: (seen.append("differentiated"), (x * 2, None))[1], lambda _, grad: (grad * 2,))
     with ag.no_grad():
-        assert not wrap(function)(tensor(2)).requires_grad
-    assert wrap(function)(tensor(2)).requires_grad
+        assert not wrap(function)(random_leaf(2)).requires_grad
+    assert wrap(function)(random_leaf(2)).requires_grad
 
     assert seen == ["plain", "differentiated"]
 
 
 def test_only_the_gradients_that_are_asked_for_are_differentiated_again() -> None:
-    x, y = tensor(3), tensor(3, seed=1)
+    x, y = random_leaf(3), random_leaf(3, seed=1)
     (gradient,) = sync.grad(wrap(lambda x, y: x**2 * y)(x, y).sum(), [x], create_graph=True)
 
     assert len(gradient.grad_fn.next_edges) == 3
     np.testing.assert_allclose(sync.grad(gradient.sum(), [y])[0].numpy(), 2 * x.numpy())
 
 
-async def test_what_is_saved_may_go_to_the_disk_and_be_differentiated_twice(tmp_path: Any) -> None:
-    x = tensor(3)
-    with ag.graph.save_to_disk(tmp_path):
-        y = wrap(lambda x: x**3)(x * 2)
-    (first,) = await ag.grad(y.sum(), [x], create_graph=True)
-    (second,) = await ag.grad(first.sum(), [x])
-
-    np.testing.assert_allclose(first.numpy(), 24 * x.numpy() ** 2)
-    np.testing.assert_allclose(second.numpy(), 48 * x.numpy())
-
-
-def test_writes_into_arguments_and_second_backwards_are_found() -> None:
-    x = tensor(3)
-    inner = x * 1
-    y = wrap(jnp.sin)(inner).sum()
-    inner *= 2
-    with pytest.raises(ChangedTensorError):
-        sync.backward(y)
-
-    z = wrap(jnp.sin)(x).sum()
-    sync.backward(z)
-    with pytest.raises(ReleasedGraphError):
-        sync.backward(z)
-
-
-def test_a_backward_that_failed_may_be_tried_again() -> None:
-    x = tensor(3)
-    middle = x * 1
-    y = wrap(jnp.sin)(middle).sum()
-    failing = [True]
-
-    def hook(grad: Any) -> None:
-        if failing.pop():
-            raise ConnectionError
-
-    with middle.register_hook(hook), pytest.raises(ConnectionError):
-        sync.backward(y, retain_graph="until_success")
-    sync.backward(y, retain_graph="until_success")
-
-    np.testing.assert_allclose(x.grad.numpy(), np.cos(x.numpy()))
-
-
 def test_an_array_of_numpy_may_be_changed_after_the_call() -> None:
-    x, array = tensor(3), np.ones(3)
+    x, array = random_leaf(3), np.ones(3)
     y = wrap(lambda x, array: x * array)(x, array)
     array[:] = 5
     sync.backward(y.sum())
@@ -263,7 +213,7 @@ async def test_a_forward_and_a_backward_run_on_workers() -> None:
         return note(x * 2)
 
     function.defvjp(lambda x: (note(x * 2), None), lambda _, grad: (note(grad * 2),))
-    x = tensor(3)
+    x = random_leaf(3)
     with ag.workers(1), ag.offload_threshold(0.0):
         y = await ag.forward(wrap(function), x)
         await y.sum().backward()
@@ -275,7 +225,7 @@ async def test_a_forward_and_a_backward_run_on_workers() -> None:
 
 @pytest.mark.parametrize("retain_graph", [False, "until_success"])
 def test_what_jax_keeps_is_released_with_the_backward(retain_graph: Any) -> None:
-    y = wrap(jnp.exp)(tensor(3))
+    y = wrap(jnp.exp)(random_leaf(3))
     ctx: Any = y.grad_fn.ctx
     assert ctx.recorded is not None
     sync.backward(y.sum(), retain_graph=retain_graph)
@@ -361,23 +311,23 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no_function": (lambda: wrap(3), ArgumentTypeError, "wrap takes a function as its first argument, not int 3"),  # type: ignore[arg-type]
     "an_async_function": (lambda: wrap(asynchronous), ArgumentTypeError, "plain function of JAX.*wrap what computes"),
     "no_array": (
-        lambda: wrap(lambda x: 3.0)(tensor(2)),
+        lambda: wrap(lambda x: 3.0)(random_leaf(2)),
         ArgumentTypeError,
         r"returned float 3\.0 as output 0.*asarray",
     ),
-    "nothing": (lambda: wrap(lambda x: None)(tensor(2)), ArgumentTypeError, "returned no array of JAX"),
+    "nothing": (lambda: wrap(lambda x: None)(random_leaf(2)), ArgumentTypeError, "returned no array of JAX"),
     "an_output_of_bfloat16": (
-        lambda: wrap(lambda x: x.astype(jnp.bfloat16))(tensor(2)),
+        lambda: wrap(lambda x: x.astype(jnp.bfloat16))(random_leaf(2)),
         ArgumentTypeError,
         r"is of bfloat16, which NumPy has not: return y\.astype\(jnp\.float32\)",
     ),
     "a_dtype_that_jax_has_not": (
-        lambda: wrap(jnp.sin)(tensor(2, dtype=np.longdouble)),
+        lambda: wrap(jnp.sin)(random_leaf(2, dtype=np.longdouble)),
         ArgumentTypeError,
         r"argument 0 of .* has the dtype (longdouble|float128), which JAX has not",
     ),
     "a_constant_that_cannot_be_hashed": (
-        lambda: wrap(lambda x, y: x, jit=True)(tensor(2), {1, 2}),
+        lambda: wrap(lambda x, y: x, jit=True)(random_leaf(2), {1, 2}),
         ArgumentTypeError,
         "cannot be hashed, and with jit=True",
     ),
@@ -421,7 +371,7 @@ def test_numbers_that_jax_would_narrow_are_refused() -> None:
     jax.config.update("jax_enable_x64", False)
 
     with pytest.raises(ArgumentError, match=r"float64, and JAX is set to float32.*jax_enable_x64.*\(np\.float32\)"):
-        wrap(jnp.sin)(tensor(2))
+        wrap(jnp.sin)(random_leaf(2))
     with pytest.raises(ArgumentError, match="int64, and JAX is set to int32"):
         wrap(lambda x: x)(np.array([2**40]))
     assert wrap(lambda x: x + 1)(np.array([2])).tolist() == [3]

@@ -165,6 +165,24 @@ def test_a_constant_that_a_solver_reads_again_must_not_have_been_changed(name: s
         outcome(SOLVERS[name], _TWO, _OTHER, "plain", changes=True)
 
 
+def _root(weight: Any, x: Any) -> Any:
+    return optimize.root(lambda z, x: z**3 + weight.detach() * z - x, _START, (x,)).x
+
+
+def _fixed_point(weight: Any, x: Any) -> Any:
+    return sync.func.fixed_point(lambda a, z: np.cos(z * weight.detach()) * a / 8, x, _START)
+
+
+@pytest.mark.parametrize("solve", [_root, _fixed_point])
+def test_a_tensor_whose_detached_copy_a_solver_reads_again_must_not_have_been_changed(solve: Callable[..., Any]):
+    x, weight = ag.tensor(_TWO, requires_grad=True), ag.tensor(_OTHER, requires_grad=True)
+    result = solve(weight, x)
+    reverse(weight)
+
+    with pytest.raises(ChangedTensorError, match="a tensor of shape"):
+        gradients([result], [x])
+
+
 #: By name, a function of a tensor, whose backward calls what `counted` returns.
 COUNTING: dict[str, Callable[..., Any]] = {
     "root": lambda counted, x: optimize.root(counted(lambda z, x: z**3 + z - x), _START, (x,)).x,

@@ -32,6 +32,7 @@ __all__ = [
     "clipped",
     "explain_refusal",
     "eye_like",
+    "is_full_slice",
     "is_mask",
     "largest_size",
     "name_shapes",
@@ -407,10 +408,10 @@ def _rows_named(index: Any, target: Any) -> tuple[int, int, Any]:
         if item is Ellipsis:
             items[place : place + 1] = [slice(None)] * (len(shape) - sum(map(_axes_of, items)))
             break
-    while items and _is_whole(items[-1]):
+    while items and is_full_slice(items[-1]):
         items.pop()
     before = 0
-    while before < len(items) and _is_whole(items[before]):
+    while before < len(items) and is_full_slice(items[before]):
         before += 1
     items, lengths = items[before:], shape[before:]
     if not all(map(_is_integral, items)) or all(item.__class__ is int for item in items):
@@ -428,7 +429,8 @@ def _rows_named(index: Any, target: Any) -> tuple[int, int, Any]:
     return before, len(items), places
 
 
-def _is_whole(item: Any) -> bool:
+def is_full_slice(item: object) -> bool:
+    """Tell whether part of an index is `:`."""
     return isinstance(item, slice) and item == slice(None)
 
 

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from .graph_task import GraphTask
 
 __all__ = [
+    "calling_backward",
     "current_execution_order",
     "current_graph_task",
     "current_graph_task_id",
+    "outermost_of",
     "queue_callback",
     "will_execute",
 ]
@@ -31,7 +33,7 @@ def current_graph_task() -> GraphTask | None:
         >>> ag.engine.current_graph_task() is None
         True
     """
-    task = _current()
+    task = calling_backward()
     if task is not None:
         # The caller may ask the task for its future after the end.
         task.complete_with().is_wanted = True
@@ -46,7 +48,7 @@ def current_graph_task_id() -> int:
         >>> ag.engine.current_graph_task_id()
         -1
     """
-    task = _current()
+    task = calling_backward()
     return -1 if task is None else task.id
 
 
@@ -137,14 +139,22 @@ def will_execute(node: Node) -> bool:
     return _running("will_execute(node)").will_execute(node)
 
 
-def _current() -> GraphTask | None:
+def calling_backward() -> GraphTask | None:
+    """Return the backward in whose body, hook or callback this is called, if there is one."""
     running: Any = CURRENT_GRAPH_TASK.get()
-    task: GraphTask | None = running
-    return task if task is not None and task.is_running else None
+    # The caller may be a task that a body has started and that has outlived the backward of that body.
+    return running if running is not None and running.is_running else None
+
+
+def outermost_of(task: GraphTask) -> GraphTask:
+    """Return the outermost running backward in which one was begun: itself, where it was begun in none."""
+    while task.outer is not None and task.outer.is_running:
+        task = task.outer
+    return task
 
 
 def _running(what: str) -> GraphTask:
-    task = _current()
+    task = calling_backward()
     if task is None:
         raise GraphError(
             f"{what} works inside a body, a hook or a callback of a backward, and no backward runs here: call it there"

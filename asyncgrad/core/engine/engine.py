@@ -17,6 +17,7 @@ from ..settings.loop_turn import keep_pace
 from .background import LoopBackground
 from .compiled.api import COMPILED_AFTER, find_compiled
 from .compiled.cache import CACHE
+from .current import calling_backward
 from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
 from .driver import drive, drive_blocking
@@ -125,14 +126,7 @@ class Engine:
         assert root is not None
         limits = init_if_whole(root, inputs, False) or await _find_limits(root, inputs, False)
         nodes = (await _find_runs(root, limits)).own
-        release_within(_outer_task() if until_success else None, nodes or {})
-
-
-def _outer_task() -> GraphTask | None:
-    """Return the backward in whose body, hook or callback this is called, if there is one."""
-    running: Any = CURRENT_GRAPH_TASK.get()
-    # Else the caller is a task that a body started and that has outlived the backward of that body.
-    return running if running is not None and running.is_running else None
+        release_within(calling_backward() if until_success else None, nodes or {})
 
 
 def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
@@ -197,7 +191,7 @@ def _make_graph_task(
 ) -> GraphTask:
     root, input_nr, grad = start
     assert root is not None
-    outer = None if CURRENT_GRAPH_TASK.get() is None else _outer_task()
+    outer = None if CURRENT_GRAPH_TASK.get() is None else calling_backward()
     context = contextvars.copy_context()
     graph_task = GraphTask(
         root,

@@ -26,7 +26,7 @@ from ..settings.context import GRAD_MODE
 from ..settings.elsewhere import CONTEXT_ATTRIBUTES, hint_at
 from ..tree.registry import container_type
 from ..tree.structure import TreeStructure, flatten_each, leaves
-from ..views.history import check_write, rebase
+from ..views.history import base_of, check_write, rebase
 from ..views.nodes import CopySlices
 
 if TYPE_CHECKING:
@@ -353,16 +353,11 @@ def _check_pure_view(ctx: FunctionContext, inputs: Sequence[Any], outputs: Seque
             f"{counted(len(tensors), 'tensor argument')} and {counted(len(outputs), 'output')}. Leave the mark out"
         )
     view = outputs[0]._view_meta() if isinstance(outputs[0], TensorBase) else None
-    if view is not None and view.base is not _root(tensors[0]):
+    if view is not None and view.base is not base_of(tensors[0]):
         raise InPlaceError(
             f"{where}, and it returned a view of a tensor of shape {view.base._data.shape} that is not its argument: "
             "leave the mark out"
         )
-
-
-def _root(tensor: TensorBase) -> TensorBase:
-    view = tensor._view_meta()
-    return tensor if view is None else view.base
 
 
 def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, TensorBase], node: Node | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import weakref
@@ -13,6 +12,7 @@ import numpy as np
 from ...errors import ChangedTensorError, ReleasedGraphError
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import array_interface, has_memory, is_recorder, memory_owner
+from ..settings.closures import contents_of_cells
 from ..settings.context import GRAD_MODE
 from .naming import identify, outline
 
@@ -115,13 +115,7 @@ class ConstantVersions:
 def captured_by(function: Any) -> list[TensorBase]:
     """Return the tensors that a function refers to by names of the functions around it."""
     function = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
-    found = []
-    for cell in getattr(function, "__closure__", None) or ():
-        # An empty cell has no contents to be asked for.
-        with contextlib.suppress(ValueError):
-            if isinstance(cell.cell_contents, TensorBase):
-                found.append(cell.cell_contents)
-    return found
+    return [one for one in contents_of_cells(function) if isinstance(one, TensorBase)]
 
 
 @final

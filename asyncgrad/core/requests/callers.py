@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable
 from contextvars import ContextVar
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..settings.context import CURRENT_GRAPH_TASK, CURRENT_NODE
+from ..engine.current import calling_backward
+from ..settings.context import CURRENT_NODE
 
 if TYPE_CHECKING:
     from ..engine.graph_task import GraphTask
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "URGENCY",
     "Urgency",
-    "calling_backward",
     "current_urgency",
     "most_urgent_of",
     "tell_profiles",
@@ -31,13 +31,6 @@ _OUTSIDE: Urgency = (0, math.inf)
 
 #: How urgent the callers are for whom this context works; None where it works for itself.
 URGENCY: ContextVar[Urgency | None] = ContextVar("asyncgrad_urgency", default=None)
-
-
-def calling_backward() -> GraphTask | None:
-    """Return the backward in whose body, hook or callback this is called; None outside of one."""
-    graph_task: Any = CURRENT_GRAPH_TASK.get()
-    # The caller may be a task that a body has started and that has outlived the backward.
-    return graph_task if graph_task is not None and graph_task.is_running else None
 
 
 def current_urgency() -> Urgency:

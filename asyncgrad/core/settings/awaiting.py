@@ -14,7 +14,7 @@ from typing import Any
 
 from .loop_turn import keep_pace
 
-__all__ = ["NEVER_AWAITED", "call", "finish", "is_cancelled", "pass_through", "run_steps"]
+__all__ = ["NEVER_AWAITED", "call", "finish", "is_cancelled", "pass_through", "run_steps", "wake"]
 
 #: Types of which no object is an awaitable, for speed: to ask takes ten times as long. Tensor is added.
 NEVER_AWAITED: set[type] = {type(None), tuple}
@@ -28,6 +28,12 @@ async def finish(result: Any) -> Any:
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Return the result of a call, awaited if it is an awaitable."""
     return await finish(function(*args, **kwargs))
+
+
+def wake(waiter: asyncio.Future[None]) -> None:
+    """Resolve a future, unless it was cancelled."""
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def is_cancelled(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from ..settings.context import enable_grad
 from .geometry import ViewLocation, ViewReplay, has_internal_overlap, locate_view
 from .nodes import AsStridedNode, CopySlices
 
-__all__ = ["check_write", "rebase", "rebase_view", "regenerate"]
+__all__ = ["base_of", "check_write", "rebase", "rebase_view", "regenerate"]
 
 #: A name of its own, since the lookup in the class would cost as much as a call.
 _DEFAULT = CreationMeta.DEFAULT
@@ -156,3 +156,9 @@ def rebase_view(
         base._rebase(slices, 0)
     if is_complete:
         announce(slices)
+
+
+def base_of(tensor: TensorBase) -> TensorBase:
+    """Return the base of a view; any other tensor as it is."""
+    meta = tensor._view_meta()
+    return tensor if meta is None else meta.base

@@ -21,7 +21,7 @@ from ..graph.wrappers import register_wrapper
 from ..settings.callers import WRITING
 from ..settings.context import GRAD_MODE
 from .geometry import locate_part
-from .history import check_write, rebase, rebase_view
+from .history import base_of, check_write, rebase, rebase_view
 from .nodes import CopyBackwards
 
 __all__ = [
@@ -330,7 +330,7 @@ def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
     is_there = (
         isinstance(source, TensorBase) and source._counter is out._counter and _is_same_memory(source._data, array)
     )
-    if is_there and _base_of(source) is base and source._requires_grad():
+    if is_there and base_of(source) is base and source._requires_grad():
         # `t[index] += x` ends with this assignment, after the view has been written into. A tensor on the same memory
         # that is not such a view, from t.detach() or made under no_grad, has another history.
         out._bump_version()
@@ -345,12 +345,6 @@ def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
     out._bump_version()
     # The old value of the part gets no gradient, so it needs no node.
     rebase_view(base, location, CopyBackwards(edge, source_edge, type(out)(array, None, 0, out._device)))
-
-
-def _base_of(tensor: TensorBase) -> TensorBase:
-    """Return the base of a view; any other tensor as it is."""
-    meta = tensor._view_meta()
-    return tensor if meta is None else meta.base
 
 
 def _is_same_memory(array: Any, other: Any) -> bool:

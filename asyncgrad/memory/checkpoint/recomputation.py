@@ -21,6 +21,7 @@ from ...core.arrays.values import counted
 from ...core.graph.node import LEAF_ORDER, Node
 from ...core.graph.packed import unpacked_entries
 from ...core.graph.saved import changed_error, version_of
+from ...core.settings.awaiting import wake
 from ...core.settings.context import BLOCKING
 from ...errors import ChangedTensorError, CheckpointError
 from .call import CheckpointOptions, user_hooks
@@ -272,7 +273,7 @@ class Recomputation:
         for loop, future in waiting:
             # A loop that has been closed has nobody waiting.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_resolve, future)
+                loop.call_soon_threadsafe(wake, future)
 
     def pack_saved(self, node: Node) -> None:
         """See what a new node has saved; nothing of it is packed.
@@ -359,8 +360,3 @@ def _only_stops(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.split(StopRecomputation)[1] is None
     return isinstance(error, StopRecomputation)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

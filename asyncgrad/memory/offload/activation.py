@@ -9,6 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, final
 
 from ...core.graph.saved import output_alias, version_of
+from ...core.settings.awaiting import wake
 from ...errors import ChangedTensorError, StoreError
 from .transfers import Upload
 
@@ -29,7 +30,6 @@ __all__ = [
     "KeptInMemory",
     "is_parameter",
     "store_error",
-    "wake",
 ]
 
 
@@ -235,12 +235,6 @@ class ReadOperation:
         if waiter is not None:
             await waiter
         return self.take()
-
-
-def wake(waiter: asyncio.Future[None]) -> None:
-    """Resolve a future, unless it was cancelled."""
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def store_error(error: BaseException, what: str, advice: str) -> StoreError:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...core.arrays.values import array_interface, memory_owner
 from ...core.engine.loops import LoopThread
 from ...core.graph.read_ahead import NO_ROOM
+from ...core.settings.awaiting import wake
 from ...core.settings.context import BLOCKING
 from ...errors import StoreError, StoreWarning
 from .activation import (
@@ -26,7 +27,6 @@ from .activation import (
     StoredArray,
     is_parameter,
     store_error,
-    wake,
 )
 from .forking import reset_in_children
 from .layout import Layout

@@ -12,10 +12,10 @@ from scipy import integrate
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like_tensor
+from ...transforms.parameters import Parameters
 from ..arguments import floating
 from ..optimize.implicit import Zero
 from ..solutions import (
-    Parameters,
     Problem,
     Tensors,
     array_of,

@@ -11,9 +11,9 @@ from scipy import integrate
 
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
+from ...transforms.parameters import Parameters
 from ..arguments import floating
 from ..solutions import (
-    Parameters,
     Problem,
     Tensors,
     array_of,

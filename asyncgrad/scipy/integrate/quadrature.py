@@ -15,9 +15,9 @@ from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like_tensor
+from ...transforms.parameters import Parameters
 from ..arguments import floating
 from ..solutions import (
-    Parameters,
     Problem,
     Tensors,
     array_of,

@@ -9,8 +9,9 @@ from scipy import optimize
 
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
+from ...transforms.parameters import Parameters
 from ..arguments import floating
-from ..solutions import Parameters, array_of, call_differentiated
+from ..solutions import array_of, call_differentiated
 from .implicit import Point
 
 if TYPE_CHECKING:

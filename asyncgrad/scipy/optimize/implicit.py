@@ -15,8 +15,9 @@ from ...core.tree.structure import leaves
 from ...core.tree.vector import ravel
 from ...errors import ArgumentError, ConvergenceWarning
 from ...transforms.arguments import gradient_rows, gradients, new_input, transform_scope, zeros_like_tensor
+from ...transforms.parameters import Parameters
 from ..arguments import floating
-from ..solutions import Parameters, Problem, Tensors, array_of, call_differentiated
+from ..solutions import Problem, Tensors, array_of, call_differentiated
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array

@@ -13,9 +13,9 @@ from ...core.rows import check_concurrency
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
+from ...transforms.parameters import Parameters
 from ..arguments import floating, plain_options
 from ..solutions import (
-    Parameters,
     call_differentiated,
     call_solver,
     call_user,

@@ -11,9 +11,9 @@ from scipy import optimize
 from ...core.rows import check_concurrency
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
+from ...transforms.parameters import Parameters
 from ..arguments import floating, plain_options
 from ..solutions import (
-    Parameters,
     array_of,
     call_differentiated,
     call_solver,

@@ -10,9 +10,9 @@ from scipy import optimize
 
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
+from ...transforms.parameters import Parameters
 from ..arguments import floating
 from ..solutions import (
-    Parameters,
     array_of,
     call_differentiated,
     call_user,

@@ -16,9 +16,9 @@ from ...core.settings.awaiting import finish
 from ...core.settings.context import is_kind
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
+from ...transforms.parameters import Parameters
 from ..arguments import floating
 from ..solutions import (
-    Parameters,
     array_of,
     call_differentiated,
     call_user,

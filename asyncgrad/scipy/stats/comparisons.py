@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
@@ -17,7 +17,7 @@ from ..ufuncs import special
 from .groups import Group, group, lines_of, with_axes
 from .nan_policies import Axis, by_nan_policy
 from .p_values import tail
-from .results import Results, register_results
+from .results import Results, SignificanceResult, register_results
 from .summaries import trim_mean
 
 __all__ = [
@@ -376,18 +376,6 @@ def linregress(
 # The analysis of variance.
 
 
-class OnewayResult(NamedTuple):
-    """The result of `f_oneway`.
-
-    Attributes:
-        statistic: the variance between samples over that within them.
-        pvalue: the probability of one as large, if all means are equal.
-    """
-
-    statistic: Tensor
-    pvalue: Tensor
-
-
 def _pooled(groups: Sequence[Group], is_flat: np.ndarray) -> tuple[Any, Any, Any]:
     """Return the statistic of samples of one variance, and its degrees of freedom."""
     whole = sum(one.size for one in groups)
@@ -415,7 +403,7 @@ def f_oneway(
     equal_var: bool = True,
     nan_policy: str = "propagate",
     keepdims: bool = False,
-) -> OnewayResult:
+) -> SignificanceResult:
     """Return the analysis of variance: the test of whether samples have one mean, as `scipy.stats.f_oneway`.
 
     Args:
@@ -453,32 +441,20 @@ def f_oneway(
         is_nan = np.isnan(raw(statistic))
         # Of nan SciPy's function is 0 for infinite degrees of freedom.
         pvalue = np.where(is_nan, np.nan, pvalue) if np.any(is_nan) else pvalue
-    return OnewayResult(*with_axes((statistic, pvalue), axes, keepdims))
+    return SignificanceResult(*with_axes((statistic, pvalue), axes, keepdims))
 
 
 # Functions of ranks: they are constant but where two numbers are equal.
 
 
-class RankResult(NamedTuple):
-    """The result of a test by ranks, which has no derivative but 0.
-
-    Attributes:
-        statistic: what the test computes.
-        pvalue: the probability of a statistic as far out.
-    """
-
-    statistic: Tensor
-    pvalue: Tensor
-
-
-def _by_ranks(function: Callable[..., Any], *samples: Any, **options: Any) -> RankResult:
+def _by_ranks(function: Callable[..., Any], *samples: Any, **options: Any) -> SignificanceResult:
     found = function(*(None if one is None else raw(floating(one)) for one in samples), **options)
-    return RankResult(asarray(found.statistic), asarray(found.pvalue))
+    return SignificanceResult(asarray(found.statistic), asarray(found.pvalue))
 
 
 def spearmanr(
     a: Any, b: Any = None, axis: int | None = 0, nan_policy: str = "propagate", alternative: str = "two-sided"
-) -> RankResult:
+) -> SignificanceResult:
     """Return the correlation of ranks, as `scipy.stats.spearmanr`; it has no history, for its derivative is 0.
 
     Args:
@@ -501,7 +477,7 @@ def kendalltau(
     alternative: str = "two-sided",
     axis: int | None = None,
     keepdims: bool = False,
-) -> RankResult:
+) -> SignificanceResult:
     """Return Kendall's correlation of orders, as `scipy.stats.kendalltau`; it has no history, for its derivative is 0.
 
     Args:
@@ -529,7 +505,7 @@ def mannwhitneyu(
     *,
     nan_policy: str = "propagate",
     keepdims: bool = False,
-) -> RankResult:
+) -> SignificanceResult:
     """Return Mann and Whitney's test by ranks, as `scipy.stats.mannwhitneyu`; it has no history.
 
     Args:
@@ -548,7 +524,7 @@ def mannwhitneyu(
 
 def wilcoxon(
     x: Any, y: Any = None, zero_method: str = "wilcox", correction: bool = False, **options: Any
-) -> RankResult:
+) -> SignificanceResult:
     """Return Wilcoxon's test of signed ranks, as `scipy.stats.wilcoxon`; it has no history.
 
     Args:

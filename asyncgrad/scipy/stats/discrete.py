@@ -37,6 +37,14 @@ def _log_choices(n: Any, k: Any) -> Any:
     return special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
 
 
+def _summed_up_to(logpmf: Callable[..., Any], k: Any, *shapes: Any) -> Any:
+    """Return the probability of k or less, the sum of those of all whole numbers from 0 on."""
+    shape = np.broadcast_shapes(*(np.shape(raw(one)) for one in (k, *shapes)))
+    numbers = np.arange(float(np.max(k, initial=0.0)) + 1).reshape((-1,) + (1,) * len(shape))
+    mask = np.broadcast_to(numbers <= k, (numbers.size, *shape))
+    return np.sum(np.where(mask, np.exp(logpmf(np.where(mask, numbers, 0.0), *shapes)), 0.0), 0)
+
+
 def _is_share(p: Any) -> Any:
     return (p >= 0) & (p <= 1)
 
@@ -402,14 +410,8 @@ class BetaBinomial(DiscreteDistribution):
         n = raw(n)
         return _log_choices(n, k) + special.betaln(k + a, n - k + b) - special.betaln(a, b)
 
-    def _sum(self, numbers: Any, mask: Any, n: Any, a: Any, b: Any) -> Any:
-        safe = np.where(mask, numbers, 0.0)
-        return np.sum(np.where(mask, np.exp(self._logpmf(safe, n, a, b)), 0.0), 0)
-
     def _cdf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
-        shape = np.broadcast_shapes(*(np.shape(raw(one)) for one in (k, n, a, b)))
-        numbers = np.arange(float(np.max(k, initial=0.0)) + 1).reshape((-1,) + (1,) * len(shape))
-        return self._sum(numbers, np.broadcast_to(numbers <= k, (numbers.size, *shape)), n, a, b)
+        return _summed_up_to(self._logpmf, k, n, a, b)
 
     def _sf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
         # As many failures or fewer, with the roles changed.
@@ -490,10 +492,7 @@ class BetaNegativeBinomial(DiscreteDistribution):
         return ways + special.betaln(a + n, b + k) - special.betaln(a, b)
 
     def _cdf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
-        shape = np.broadcast_shapes(*(np.shape(raw(one)) for one in (k, n, a, b)))
-        numbers = np.arange(float(np.max(k, initial=0.0)) + 1).reshape((-1,) + (1,) * len(shape))
-        mask = np.broadcast_to(numbers <= k, (numbers.size, *shape))
-        return np.sum(np.where(mask, np.exp(self._logpmf(np.where(mask, numbers, 0.0), n, a, b)), 0.0), 0)
+        return _summed_up_to(self._logpmf, k, n, a, b)
 
     def _mean_and_variance(self, n: Any, a: Any, b: Any) -> tuple[Any, Any]:
         n = raw(n)

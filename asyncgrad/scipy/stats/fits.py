@@ -16,9 +16,8 @@ from ..arguments import floating
 from ..missing import no_derivative
 from .distribution import family_named
 from .nan_policies import Axis, along_last_axis, by_nan_policy
-from .results import Results, register_results
+from .results import Results, SignificanceResult, register_results
 from .sample_statistics import ksone, kstwo, kstwobign
-from .significance import SignificanceResult
 
 __all__ = ["cramervonmises", "ks_1samp", "kstest"]
 

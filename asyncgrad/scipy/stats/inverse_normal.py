@@ -13,6 +13,7 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .implicit import Implicit
 from .integrated import Integrated
+from .mean_powers import central_moments
 from .supports import by_mask
 from .transforming import SameVariable, Transformed, log_of_rest
 
@@ -177,11 +178,8 @@ def _bessel_ratios(p: Any, b: Any) -> list[Any]:
 
 
 def _cumulants(means: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-    one, two, three, four = means
-    variance = two - one * one
-    third = three - one * (3 * two - 2 * one * one)
-    fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
-    return one, variance, third, fourth - 3 * np.square(variance)
+    variance, third, fourth = central_moments(means)
+    return means[0], variance, third, fourth - 3 * np.square(variance)
 
 
 @final

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .double_exponential import half_line
 from .mean_powers import mean_and_variance_of, skewness_and_kurtosis_of
-from .normal import norm
+from .normal import log_mills_ratio, norm
 from .supports import OnLine
 from .transforming import Transformed
 
@@ -72,8 +71,7 @@ class PowerNormal(OnLine):
         # The logarithm of the hazard of a single variable: in the right tail both of its parts are large.
         is_right = raw(points) > 0
         right, left = np.where(is_right, points, 0.0), np.where(is_right, 0.0, points)
-        tail = np.log(special.erfcx(right / math.sqrt(2))) + 0.5 * math.log(math.pi / 2)
-        hazard = np.where(is_right, -tail, norm._logpdf(left) - special.log_ndtr(-left))
+        hazard = np.where(is_right, -log_mills_ratio(right), norm._logpdf(left) - special.log_ndtr(-left))
         return 1 - np.log(c) - np.sum(_WEIGHTS * hazard, -1)
 
 

@@ -1,4 +1,4 @@
-"""Logarithms of probabilities that are too small for a float.
+"""Logarithms of probabilities that are too small for a float, and of numbers that have none.
 
 The incomplete gamma and beta functions underflow some forty standard deviations from the mean. There their continued
 fractions converge within a few terms, and give the logarithm.
@@ -14,9 +14,14 @@ import numpy as np
 from ...core.arrays.values import raw
 from ..ufuncs import special
 
-__all__ = ["log_beta_below", "log_gamma_above", "log_gamma_below", "log_probability"]
+__all__ = ["log_beta_below", "log_gamma_above", "log_gamma_below", "log_or", "log_probability"]
 
 _TERMS = 20
+
+
+def log_or(value: float, mask: Any, x: Any) -> Any:
+    """Return a number where a mask holds, with slopes of 0, and log(x) elsewhere."""
+    return np.where(mask, value, np.log(np.where(mask, 1.0, x))) if np.any(mask) else np.log(x)
 
 
 def log_probability(probability: Any, rest: Callable[[], Any], tail: Callable[[Any], Any]) -> Any:

@@ -7,15 +7,34 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["mean_and_variance_of", "skewness_and_kurtosis", "skewness_and_kurtosis_of"]
+from ...core.arrays.values import raw
+
+__all__ = [
+    "central_moments",
+    "mean_and_variance",
+    "mean_and_variance_of",
+    "skewness_and_kurtosis",
+    "skewness_and_kurtosis_of",
+]
+
+
+def mean_and_variance(means: Iterable[Any]) -> tuple[Any, Any]:
+    """Return the mean and the variance, given the means of the first two powers."""
+    one, two = means
+    return one, two - np.where(np.isfinite(raw(one)), one * one, 0.0)
+
+
+def central_moments(means: Iterable[Any]) -> tuple[Any, Any, Any]:
+    """Return the variance and the third and fourth central moments, given the means of the first four powers."""
+    one, two, three, four = means
+    third = three - one * (3 * two - 2 * one * one)
+    fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
+    return two - one * one, third, fourth
 
 
 def skewness_and_kurtosis(means: Iterable[Any]) -> tuple[Any, Any]:
     """Return the skewness and the excess kurtosis, given the means of the first four powers."""
-    one, two, three, four = means
-    variance = two - one * one
-    third = three - one * (3 * two - 2 * one * one)
-    fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
+    variance, third, fourth = central_moments(means)
     return third / variance**1.5, fourth / np.square(variance) - 3
 
 

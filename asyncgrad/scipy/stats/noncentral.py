@@ -16,7 +16,7 @@ from ..special.noncentral_t import t_log_density
 from ..ufuncs import special
 from .discrete_distribution import DiscreteDistribution
 from .implicit import Implicit
-from .mean_powers import skewness_and_kurtosis
+from .mean_powers import mean_and_variance, skewness_and_kurtosis
 from .nearly_normal import (
     NEARLY_NORMAL,
     chi_squared_of_normal,
@@ -65,8 +65,7 @@ class _Noncentral(Implicit):
         return [self._mean_power(one, *shapes) for one in range(1, order + 1)]
 
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
-        mean = self._mean_power(1, *shapes)
-        return mean, self._mean_power(2, *shapes) - np.where(np.isfinite(raw(mean)), mean * mean, 0.0)
+        return mean_and_variance(self._mean_power(order, *shapes) for order in (1, 2))
 
     def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
         return skewness_and_kurtosis(self._mean_power(order, *shapes) for order in (1, 2, 3, 4))

@@ -25,9 +25,14 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["halfnorm", "lognorm", "norm", "truncnorm"]
+__all__ = ["halfnorm", "log_mills_ratio", "lognorm", "norm", "truncnorm"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
+
+
+def log_mills_ratio(x: Any) -> Any:
+    """Return the logarithm of the probability above x over the density there, of a normal variable, for x above 0."""
+    return np.log(special.erfcx(x / math.sqrt(2))) + 0.5 * math.log(math.pi / 2)
 
 
 def _normal_standard(x: Any, loc: Any, scale: Any) -> Any:

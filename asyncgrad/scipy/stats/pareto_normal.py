@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, final
 
 import numpy as np
@@ -12,8 +11,8 @@ from ...core.arrays.values import raw
 from ...core.tensor import asarray
 from ..ufuncs import special
 from .implicit import Implicit
-from .mean_powers import skewness_and_kurtosis
-from .normal import norm
+from .mean_powers import mean_and_variance, skewness_and_kurtosis
+from .normal import log_mills_ratio, norm
 
 __all__ = ["dpareto_lognorm"]
 
@@ -27,8 +26,7 @@ def _log_tail(rate: Any, z: Any) -> Any:
     t = rate - z
     is_right = raw(t) > 0
     right, left = np.where(is_right, t, 0.0), np.where(is_right, 0.0, t)
-    scaled = np.log(special.erfcx(right / math.sqrt(2))) + 0.5 * math.log(math.pi / 2)
-    near = scaled + norm._logpdf(np.where(is_right, z, 0.0))
+    near = log_mills_ratio(right) + norm._logpdf(np.where(is_right, z, 0.0))
     return np.where(is_right, near, special.log_ndtr(-left) + rate * (rate / 2 - np.where(is_right, 0.0, z)))
 
 
@@ -113,8 +111,7 @@ class DoubleParetoLogNormal(Implicit):
         return np.where(is_there, value, np.nan)
 
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
-        mean = self._mean_power(1, *shapes)
-        return mean, self._mean_power(2, *shapes) - np.where(np.isfinite(raw(mean)), mean * mean, 0.0)
+        return mean_and_variance(self._mean_power(order, *shapes) for order in (1, 2))
 
     def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
         return skewness_and_kurtosis(self._mean_power(order, *shapes) for order in (1, 2, 3, 4))

@@ -1,13 +1,25 @@
-"""Results of tests that are tuples of some of their parts, as SciPy's, and have the others as attributes."""
+"""Results of tests, as SciPy's: a statistic with its p-value, and tuples with further parts as attributes."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, Self, TypeVarTuple
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVarTuple
 
 from ...core.tensor import Tensor
 from ...core.tree.registry import register
 
-__all__ = ["Results", "register_results"]
+__all__ = ["Results", "SignificanceResult", "register_results"]
+
+
+class SignificanceResult(NamedTuple):
+    """The result of a test.
+
+    Attributes:
+        statistic: what the test computes.
+        pvalue: the probability of a statistic as far out, if the hypothesis holds.
+    """
+
+    statistic: Tensor
+    pvalue: Tensor
 
 
 Kept = TypeVarTuple("Kept")

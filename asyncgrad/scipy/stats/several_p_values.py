@@ -12,7 +12,7 @@ from ...core.tensor import Tensor
 from ..arguments import floating
 from ..ufuncs import special
 from .nan_policies import Axis, along_last_axis, by_nan_policy
-from .significance import SignificanceResult
+from .results import SignificanceResult
 
 __all__ = ["combine_pvalues", "false_discovery_control"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,21 +13,10 @@ from ...core.tensor import Tensor
 from ..ufuncs import special
 from .nan_policies import Axis, along_last_axis, by_nan_policy
 from .p_values import tail
+from .results import SignificanceResult
 from .summaries import kurtosis, skew
 
 __all__ = ["chisquare", "jarque_bera", "kurtosistest", "normaltest", "power_divergence", "skewtest"]
-
-
-class SignificanceResult(NamedTuple):
-    """The result of a test.
-
-    Attributes:
-        statistic: what the test computes.
-        pvalue: the probability of a statistic as far out, if the hypothesis holds.
-    """
-
-    statistic: Tensor
-    pvalue: Tensor
 
 
 def _by_normal(function: str, statistic: Any, alternative: str) -> SignificanceResult:

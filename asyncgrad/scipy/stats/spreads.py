@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...core.arrays.values import raw
-from ...core.tensor import Tensor
 from ..ufuncs import special
 from .comparisons import f_oneway
 from .groups import group, lines_of, with_axes
+from .log_tails import log_or
 from .nan_policies import Axis
+from .results import SignificanceResult
 from .summaries import trim_mean
 
 __all__ = ["bartlett", "levene"]
 
 
-class BartlettResult(NamedTuple):
-    """The result of `bartlett`.
-
-    Attributes:
-        statistic: how far the variances are from each other.
-        pvalue: the probability of one as large, if all variances are equal.
-    """
-
-    statistic: Tensor
-    pvalue: Tensor
-
-
-class LeveneResult(NamedTuple):
-    """The result of `levene`.
-
-    Attributes:
-        statistic: how far the mean distances from the centers are from each other.
-        pvalue: the probability of one as large, if all variances are equal.
-    """
-
-    statistic: Tensor
-    pvalue: Tensor
-
-
-def bartlett(*samples: Any, axis: Axis = 0, nan_policy: str = "propagate", keepdims: bool = False) -> BartlettResult:
+def bartlett(
+    *samples: Any, axis: Axis = 0, nan_policy: str = "propagate", keepdims: bool = False
+) -> SignificanceResult:
     """Return Bartlett's test of whether normal samples have one variance, as `scipy.stats.bartlett`.
 
     Args:
@@ -61,7 +40,7 @@ def bartlett(*samples: Any, axis: Axis = 0, nan_policy: str = "propagate", keepd
     lines, axes = lines_of("bartlett", samples, axis, nan_policy)
     if any(not one.shape[-1] for one in lines):
         nothing = sum(np.sum(one, -1) for one in lines) * np.nan
-        return BartlettResult(*with_axes((nothing, nothing), axes, keepdims))
+        return SignificanceResult(*with_axes((nothing, nothing), axes, keepdims))
     groups = [group(one, nan_policy == "omit") for one in lines]
     # A single number has no variance.
     freedoms = [np.where(one.size > 1, one.size - 1, np.nan) for one in groups]
@@ -72,13 +51,12 @@ def bartlett(*samples: Any, axis: Axis = 0, nan_policy: str = "propagate", keepd
     with np.errstate(invalid="ignore"):
         # Of samples that are all flat it is a difference of infinities.
         statistic = np.maximum((whole * _logarithm(pooled) - parts) / divisor, 0.0)
-    return BartlettResult(*with_axes((statistic, special.chdtrc(len(groups) - 1.0, statistic)), axes, keepdims))
+    return SignificanceResult(*with_axes((statistic, special.chdtrc(len(groups) - 1.0, statistic)), axes, keepdims))
 
 
 def _logarithm(variance: Any) -> Any:
     """Return the logarithm of a variance, which may be 0."""
-    is_zero = raw(variance) == 0
-    return np.where(is_zero, -np.inf, np.log(np.where(is_zero, 1.0, variance))) if np.any(is_zero) else np.log(variance)
+    return log_or(-np.inf, raw(variance) == 0, variance)
 
 
 def levene(
@@ -88,7 +66,7 @@ def levene(
     axis: Axis = 0,
     nan_policy: str = "propagate",
     keepdims: bool = False,
-) -> LeveneResult:
+) -> SignificanceResult:
     """Return Levene's test of whether samples have one variance, as `scipy.stats.levene`.
 
     It is the analysis of variance of their distances from their centers.
@@ -110,10 +88,10 @@ def levene(
     lines, axes = lines_of("levene", samples, axis, nan_policy)
     if any(not one.shape[-1] for one in lines):
         # An empty sample has no center, and no analysis of variance.
-        return LeveneResult(*with_axes(f_oneway(*lines, axis=-1), axes, keepdims))
+        return SignificanceResult(*with_axes(f_oneway(*lines, axis=-1), axes, keepdims))
     away = [np.abs(one - _center(one, center, proportiontocut, nan_policy)) for one in lines]
     found = f_oneway(*away, axis=-1, nan_policy=nan_policy)
-    return LeveneResult(*with_axes(found, axes, keepdims))
+    return SignificanceResult(*with_axes(found, axes, keepdims))
 
 
 def _center(sample: Any, center: str, proportiontocut: float, nan_policy: str) -> Any:

@@ -16,6 +16,7 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..ufuncs import special
+from .log_tails import log_or
 from .nan_policies import Axis, along_last_axis, by_nan_policy, check_nan_policy, refuse_nan
 from .p_values import tail
 from .shares import divergence_of_shares, entropy_of_shares
@@ -299,8 +300,7 @@ def describe(
 
 def _logarithms(a: Any) -> Any:
     """Return the logarithms of data; the slope of that of nan would be nan, whatever it is multiplied by."""
-    is_nan = np.isnan(raw(a))
-    return np.where(is_nan, np.nan, np.log(np.where(is_nan, 1.0, a))) if np.any(is_nan) else np.log(a)
+    return log_or(np.nan, np.isnan(raw(a)), a)
 
 
 @in_single

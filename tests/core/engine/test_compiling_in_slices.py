@@ -50,14 +50,6 @@ def engine_gradient(nodes: int = NODES) -> bytes:
     return x.grad.numpy().tobytes()
 
 
-async def turns_taken_by(task: asyncio.Task[Any]) -> int:
-    turns = 0
-    while not task.done():
-        await asyncio.sleep(0)
-        turns += 1
-    return turns
-
-
 async def first_turns(task: asyncio.Task[Any], turns: int) -> bool:
     """Let the loop turn so often; tell whether the task still runs."""
     for _ in range(turns):

@@ -14,9 +14,9 @@ from ....core.settings.context import is_grad_enabled
 from ....core.tensor import Tensor, asarray
 from ....errors import ArgumentTypeError
 from ....transforms.arguments import gradients, new_input, transform_scope, zeros_like_tensor
+from ....transforms.parameters import Parameters
 from ...arguments import floating
 from ...solutions import (
-    Parameters,
     Problem,
     Tensors,
     array_of,

@@ -101,6 +101,10 @@ class ConstantVersions:
         for tensor, version in self._versions:
             check_version(node, tensor, version)
 
+    def changed(self) -> list[tuple[TensorBase, int]]:
+        """Return those of the tensors that have been written into since, with their versions as they were."""
+        return [(tensor, version) for tensor, version in self._versions if version_of(tensor) != version]
+
     def end_forward(self) -> None:
         """Leave out what the forward has written into; a later call, for another result of it, does nothing."""
         if not self._has_ended:
@@ -115,12 +119,16 @@ class ConstantVersions:
 def captured_by(function: Any) -> list[TensorBase]:
     """Return the tensors that a function refers to by names of the functions around it."""
     function = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
+    return [value for value in contents_of_cells(function) if isinstance(value, TensorBase)]
+
+
+def contents_of_cells(function: Any) -> list[Any]:
+    """Return what a function refers to by names of the functions around it."""
     found = []
     for cell in getattr(function, "__closure__", None) or ():
         # An empty cell has no contents to be asked for.
         with contextlib.suppress(ValueError):
-            if isinstance(cell.cell_contents, TensorBase):
-                found.append(cell.cell_contents)
+            found.append(cell.cell_contents)
     return found
 
 

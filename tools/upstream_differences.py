@@ -7,13 +7,13 @@ tests, which find no others, and holds the part to be current.
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
-__all__ = ["DIFFERENCES", "PAGE", "Difference", "page"]
+__all__ = ["DIFFERENCES", "PAGE", "Difference", "page", "table"]
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "scipy.md"
 _BEGIN, _END = "<!-- differences:begin -->", "<!-- differences:end -->"
-_BY = "<!-- Written by `python -m tools.upstream_differences`: change nothing here by hand. -->"
 
 
 @final
@@ -522,13 +522,19 @@ DIFFERENCES = (
 )
 
 
-def page(text: str) -> str:
-    """Return the text of the page with the list of differences between its markers."""
+def table(text: str, differences: Sequence[Difference], command: str) -> str:
+    """Return the text of a page with a list of differences between its markers, written by a command."""
     before, _, rest = text.partition(_BEGIN)
     after = rest.partition(_END)[2]
-    rows = [f"| {one.listed} | {one.reason} |" for one in DIFFERENCES]
-    table = "\n".join(["| what | why |", "|---|---|", *rows])
-    return f"{before}{_BEGIN}\n{_BY}\n\n{table}\n\n{_END}{after}"
+    by = f"<!-- Written by `{command}`: change nothing here by hand. -->"
+    rows = [f"| {one.listed} | {one.reason} |" for one in differences]
+    lines = "\n".join(["| what | why |", "|---|---|", *rows])
+    return f"{before}{_BEGIN}\n{by}\n\n{lines}\n\n{_END}{after}"
+
+
+def page(text: str) -> str:
+    """Return the text of the page with the list of differences between its markers."""
+    return table(text, DIFFERENCES, "python -m tools.upstream_differences")
 
 
 if __name__ == "__main__":

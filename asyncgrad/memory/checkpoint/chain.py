@@ -198,7 +198,14 @@ class ReentrantChain:
     def backward(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Steps:
         """Reverse the steps."""
         if is_grad_enabled():
-            return [*(yield from ReentrantCall(self._call, parameters=self._chain.parameters).backward(tensors[:-1], grads)), None]
+            return [
+                *(
+                    yield from ReentrantCall(self._call, parameters=self._chain.parameters).backward(
+                        tensors[:-1], grads
+                    )
+                ),
+                None,
+            ]
         run, self._run = self._run, None
         if run is None:
             run = self._new_run(tensors[:-1], replays=True)

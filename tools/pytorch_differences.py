@@ -7,111 +7,150 @@ tests/programs/test_pytorch_operations.py computes the samples, which show no ot
 from __future__ import annotations
 
 import pathlib
+from typing import NamedTuple, final
 
-from .upstream_differences import Difference, table
+from .upstream_differences import with_table
 
-__all__ = ["DIFFERENCES", "PAGE", "page"]
+__all__ = ["DIFFERENCES", "PAGE", "PeerDifference", "page"]
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "pytorch-names.md"
 
-#: The kinds of a Difference are what has been changed of a sample, or "error", and what differs.
+
+@final
+class PeerDifference(NamedTuple):
+    """A difference from PyTorch that stays.
+
+    Attributes:
+        functions: a regular expression of PyTorch's names.
+        kinds: a regular expression of what has been changed of a sample, or "error", and of what differs.
+        listed: what the page says that differs.
+        here: what it is here.
+        theirs: what PyTorch has.
+    """
+
+    functions: str
+    kinds: str
+    listed: str
+    here: str
+    theirs: str
+
+
 DIFFERENCES = (
-    Difference(
+    PeerDifference(
         r"clamp_m\w+|atan2|bitwise_\w+|copysign|eq|f?max\w*|f?min\w*|fmod|remainder|g[et]|l[et]|ne|logaddexp|logical_\w+|"
         r"heaviside|lcm|gcd|isclose|nextafter|igammac?|pow|float_power|hypot|xlogy|special\.(xlog1py|zeta)|masked_fill",
         r"error \| not-raised",
         "numbers in the place of one array or both, as in `np.maximum(x, 2)`",
-        "NumPy takes them",
+        "taken",
+        "an error",
     ),
-    Difference(
+    PeerDifference(
         r"roll|trace|tri[lu]|linalg\.cross",
         r"error \| not-raised",
         "`np.roll` by several shifts along one axis, `np.trace` of stacks, `np.tril` and `np.triu` of a row, "
         "`np.cross` of pairs",
-        "NumPy takes them",
+        "taken, as NumPy does",
+        "an error",
     ),
-    Difference(
+    PeerDifference(
         r"dot|diff|matrix_exp|outer|fft\.\w+",
         r"(a number|nothing) \| not-raised",
         "`np.dot`, `np.outer` and `expm` of numbers, `np.fft` of no rows",
-        "NumPy and SciPy take them",
+        "taken",
+        "an error",
     ),
-    Difference(
+    PeerDifference(
         r"(nan)?quantile|logsumexp|std|var|flip|gather|linalg\.vecdot|cumsum|cumprod|index_select",
         r".* \| (raised|shape)",
         "`axis=0` and `axis=-1` of arrays without axes",
         "an error, or an axis, as in NumPy",
+        "that of a number",
     ),
-    Difference(
+    PeerDifference(
         r"take_along_dim",
         r".* \| (raised|shape)",
         "indices of `np.take_along_axis`",
         "they have as many axes as the array, or one without an `axis`",
+        "they broadcast",
     ),
-    Difference(r"logaddexp", r".* \| raised", "`np.logaddexp` of complex numbers", "NumPy refuses them"),
-    Difference(
+    PeerDifference(
+        r"logaddexp", r".* \| raised", "`np.logaddexp` of complex numbers", "an error, as in NumPy", "taken"
+    ),
+    PeerDifference(
         r"heaviside|sign|sgn|abs|special\.i1e?",
         r"NaN \| (value|gradient)",
         "`np.heaviside` and `np.sign` of NaN, gradients of `np.abs`, `special.i1` and `special.i1e` there",
-        "NaN, as the others; PyTorch has a number",
+        "NaN",
+        "a number",
     ),
-    Difference(
+    PeerDifference(
         r"clamp_m\w+|prod",
         r"NaN \| gradient|infinity \| gradient",
         "gradients of `np.maximum`, `np.minimum` and `np.prod` beside NaN and infinities",
-        "of the element that is NaN, and the product of the others; PyTorch has 0 or NaN",
+        "that of the element that is NaN, and the product of the others",
+        "0, or NaN",
     ),
-    Difference(
+    PeerDifference(
         r"quantile|nanmean",
         r"NaN \| gradient",
         "gradients of `np.quantile` and `np.nanmean` of nothing but NaN",
         "0, since no element is looked at",
+        "that of the element, or NaN",
     ),
-    Difference(
+    PeerDifference(
         r"linalg\.(inv|cholesky)",
         r"(NaN|infinity) \| (value|not-raised)",
         "`np.linalg.inv` and `np.linalg.cholesky` beside NaN and infinities",
         "what LAPACK makes of them",
+        "other numbers, or an error",
     ),
-    Difference(
+    PeerDifference(
         r"linalg\.cholesky",
         r".* \| (gradient|second derivative)",
         "gradients of `np.linalg.cholesky` of complex matrices",
-        "Hermitian, as the matrix is, where the incoming gradient has a complex diagonal, too",
+        "Hermitian, as the matrix is",
+        "not Hermitian where the incoming gradient has a complex diagonal",
     ),
-    Difference(
+    PeerDifference(
         r"special\.bessel_[jy][01]",
         r".* \| value",
         "the last digits of `special.j0`, `special.y1` and their kin",
-        "PyTorch computes seven in double precision",
+        "those of double precision",
+        "seven digits",
     ),
-    Difference(
+    PeerDifference(
         r"abs|atan2?|atanh|copysign|fmod|i0|log(2|10)|sqrt|angle|hypot|(special\.)?polygamma|special\.erfcx|logsumexp",
         r"infinity \| (gradient|value)",
         "gradients of `np.hypot`, `np.arctan2`, `np.copysign`, `np.i0`, `special.erfcx`, `special.polygamma`, "
         "`special.logsumexp`, and of complex functions, at infinities",
-        "their limits, where there is one; PyTorch has NaN",
+        "their limits, where there is one",
+        "NaN",
     ),
-    Difference(
+    PeerDifference(
         r"v?dot|bmm|matmul|inner|diff|cumprod|sgn|fft\.\w+",
         r"infinity \| value",
         "products, sums and transforms of complex numbers of which a part is infinite",
-        "NumPy's: which parts of the result are NaN differs",
+        "NumPy's",
+        "other parts of the result are NaN",
     ),
-    Difference(
+    PeerDifference(
         r"pow|float_power",
         r"zeros \| (value|gradient)",
         "complex powers of 0, and their gradients by the exponent",
-        "NumPy's 1 for an exponent of 0, and 0; PyTorch has NaN",
+        "NumPy's 1 for an exponent of 0; gradients of 0",
+        "NaN",
     ),
-    Difference(r"angle", r".* \| value", "`np.angle` of -0.0", "pi, as NumPy has it; PyTorch has 0"),
-    Difference(r"corrcoef|cov", r"nothing \| dtype", "`np.corrcoef` of no observations", "of float64, as in NumPy"),
+    PeerDifference(r"angle", r".* \| value", "`np.angle` of -0.0", "pi, as in NumPy", "0"),
+    PeerDifference(
+        r"corrcoef|cov", r"nothing \| dtype", "`np.corrcoef` of no observations", "of float64, as in NumPy", "complex"
+    ),
 )
 
 
 def page(text: str) -> str:
     """Return the text of the page with the list of differences between its markers."""
-    return table(text, DIFFERENCES, "python -m tools.pytorch_differences")
+    rows = [(one.listed, one.here, one.theirs) for one in DIFFERENCES]
+    return with_table(text, ("what", "here", "PyTorch"), rows, "python -m tools.pytorch_differences")
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ tests, which find no others, and holds the part to be current.
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, final
 
-__all__ = ["DIFFERENCES", "PAGE", "Difference", "page"]
+__all__ = ["DIFFERENCES", "PAGE", "Difference", "page", "with_table"]
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "scipy.md"
 _BEGIN, _END = "<!-- differences:begin -->", "<!-- differences:end -->"
-_BY = "<!-- Written by `python -m tools.upstream_differences`: change nothing here by hand. -->"
 
 
 @final
@@ -522,13 +522,20 @@ DIFFERENCES = (
 )
 
 
-def page(text: str) -> str:
-    """Return the text of the page with the list of differences between its markers."""
+def with_table(text: str, head: Sequence[str], rows: Iterable[Sequence[str]], command: str) -> str:
+    """Return the text of a page with a table between its markers, which a command writes."""
     before, _, rest = text.partition(_BEGIN)
     after = rest.partition(_END)[2]
-    rows = [f"| {one.listed} | {one.reason} |" for one in DIFFERENCES]
-    table = "\n".join(["| what | why |", "|---|---|", *rows])
-    return f"{before}{_BEGIN}\n{_BY}\n\n{table}\n\n{_END}{after}"
+    by = f"<!-- Written by `{command}`: change nothing here by hand. -->"
+    lines = [" | ".join(["", *cells, ""]).strip() for cells in (head, *rows)]
+    table = "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
+    return f"{before}{_BEGIN}\n{by}\n\n{table}\n\n{_END}{after}"
+
+
+def page(text: str) -> str:
+    """Return the text of the page with the list of differences between its markers."""
+    rows = [(one.listed, one.reason) for one in DIFFERENCES]
+    return with_table(text, ("what", "why"), rows, "python -m tools.upstream_differences")
 
 
 if __name__ == "__main__":

@@ -6,12 +6,7 @@ docs/pytorch-names.md is left out by `REASONS`.
 
 from __future__ import annotations
 
-import gc
-import importlib
 import sys
-import types
-import unittest
-import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -21,6 +16,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
+from tests.support.pytorch_samples import MODULES as _MODULES
+from tests.support.pytorch_samples import OPERATIONS as _FUNCTIONS
+from tests.support.pytorch_samples import converted, databases, leaf_of, mapped, outputs_of
 
 #: PyTorch's functions by our names.
 FUNCTIONS = [
@@ -75,60 +73,8 @@ TOLERANCES = {np.dtype(np.float16): 5e-3, np.dtype(np.float32): 3e-5, np.dtype(n
 
 @pytest.fixture(scope="module")
 def torch() -> Iterator[Any]:
-    """PyTorch, with its samples, which can be imported without the package that its tests compare texts with.
-
-    The garbage collector does not look through them.
-    """
-    found = pytest.importorskip("torch")
-    stand_in: Any = types.ModuleType("expecttest")
-    stand_in.TestCase = unittest.TestCase
-    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if "expecttest" not in sys.modules:
-            patched.setitem(sys.modules, "expecttest", stand_in)
-        for name in (_FUNCTIONS, _MODULES):
-            importlib.import_module(name)
-        gc.collect()
-        gc.freeze()
+    with databases() as found:
         yield found
-
-
-#: The modules that hold samples.
-_FUNCTIONS = "torch.testing._internal.common_methods_invocations"
-_MODULES = "torch.testing._internal.common_modules"
-
-
-def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a nested container with a function of each of PyTorch's tensors in the place of that."""
-    if hasattr(value, "detach"):
-        return function(value)
-    if isinstance(value, (tuple, list)):
-        return type(value)([mapped(one, function) for one in value])
-    if isinstance(value, dict):
-        return {name: mapped(one, function) for name, one in value.items()}
-    return value
-
-
-def leaf_of(value: Any) -> Any:
-    """Return a copy of a tensor, which samples share."""
-    return value.detach().clone().requires_grad_(value.requires_grad)
-
-
-def converted(value: Any, leaves: list[tuple[Any, Any]]) -> Any:
-    """Return PyTorch's tensors in a nested container as ours, which are noted beside them."""
-
-    def convert(peer: Any) -> Any:
-        ours = ag.tensor(peer.detach().numpy().copy(), requires_grad=peer.requires_grad)
-        leaves.append((peer, ours))
-        return ours
-
-    return mapped(value, convert)
-
-
-def outputs_of(value: Any) -> list[Any]:
-    if isinstance(value, (tuple, list)):
-        return [one for part in value for one in outputs_of(part)]
-    return [] if value is None else [value]
 
 
 def close(ours: Any, theirs: Any) -> None:

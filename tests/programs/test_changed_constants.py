@@ -5,6 +5,7 @@ That holds for operands, and for what no derivative is with respect to: labels, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import nn, sync
+from asyncgrad import nn, optim, sync
 from asyncgrad.errors import ChangedTensorError, InPlaceError
 from asyncgrad.extend import derivative, primitive
 from asyncgrad.graph import allow_mutation_on_saved_tensors, saved_tensors_hooks
@@ -275,6 +276,53 @@ def test_a_checkpointed_function_must_not_read_a_tensor_that_was_changed(write: 
 
     with pytest.raises(ChangedTensorError, match=r"MultiplyBackward .* version 1, .* 0 was saved. Write .* after"):
         sync.backward(loss)
+
+
+def _checkpoint_of_parts(model: Any, x: ag.Tensor) -> Any:
+    first, *others = model
+
+    def run(x: Any) -> Any:
+        return first(x)
+
+    return others[0](ag.checkpoint(lambda x: run(x) * 2, x))
+
+
+#: By name, a checkpoint of a module, in whose attributes the tensors are.
+HELD: dict[str, Callable[[Any, ag.Tensor], Any]] = {
+    "module": lambda model, x: ag.checkpoint(model, x),
+    "closure": lambda model, x: ag.checkpoint(lambda x: model(x) * 2, x),
+    "method": lambda model, x: ag.checkpoint(model.forward, x),
+    "partial": lambda model, x: ag.checkpoint(functools.partial(lambda model, x: model(x), model), x),
+    "function of a function": _checkpoint_of_parts,
+    "sequential": lambda model, x: ag.checkpoint_sequential(list(model), 2, x),
+    "chain": lambda model, x: ag.checkpoint_chain(list(model), x),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_checkpointed_modules_parameters_must_not_have_been_changed(name: str):
+    # Running statistics are written in each call.
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    x = ag.tensor(np.array([[1.0, 2.0], [3.0, 5.0]]), requires_grad=True)
+    losses = [np.sum(np.square(HELD[name](model, x))) for _ in range(2)]
+    sync.backward(losses[0], retain_graph=True)
+    optim.SGD([model[0].weight], lr=0.1).step()
+
+    for loss in losses:
+        with pytest.raises(ChangedTensorError, match=r"CheckpointBackward .* of shape \(2, 2\)"):
+            sync.backward(loss)
+
+
+def test_parameters_that_a_checkpointed_function_does_not_read_may_be_changed():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+    results = [ag.checkpoint(lambda x: model[0](x), x), ag.checkpoint_chain([lambda x: model[0](x)], x)]
+    with ag.no_grad():
+        model[1].weight *= 2
+    for result in results:
+        sync.backward(result.sum())
+
+    assert np.array_equal(x.grad, 2 * model[0].weight.numpy().sum(axis=0))
 
 
 def _cases() -> dict[str, list[tuple[Callable[..., Any], Case]]]:

@@ -101,6 +101,10 @@ class ConstantVersions:
         for tensor, version in self._versions:
             check_version(node, tensor, version)
 
+    def changed(self) -> list[tuple[TensorBase, int]]:
+        """Return those of the tensors that have been written into since, with their versions as they were."""
+        return [(tensor, version) for tensor, version in self._versions if version_of(tensor) != version]
+
     def end_forward(self) -> None:
         """Leave out what the forward has written into; a later call, for another result of it, does nothing."""
         if not self._has_ended:

@@ -113,7 +113,12 @@ def _(g: Any, x: Any, out: Any) -> Array:
 @kernel(expression=lambda x: np.sqrt(x - 1) * np.sqrt(x + 1))
 def root_of_square_less_one_(x: Any) -> Array:
     """Return the square root of x**2 - 1."""
-    return np.sqrt(x - 1) * np.sqrt(x - -1)
+    if x.dtype.kind != "c":
+        return np.sqrt(x - 1) * np.sqrt(x - -1)
+    with np.errstate(invalid="ignore"):
+        root = np.sqrt(x - 1) * np.sqrt(x - -1)
+    # The product of infinite complex numbers is NaN; the root beside them is the number itself.
+    return np.where(np.isfinite(root), root, x)
 
 
 @derivative(root_of_square_less_one_, "x")

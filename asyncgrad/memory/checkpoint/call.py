@@ -6,18 +6,20 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import Context, ContextVar
-from types import AsyncGeneratorType, GeneratorType
+from types import AsyncGeneratorType, FunctionType, GeneratorType, MethodType
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from ...core.arrays.tensor_base import TensorBase
 from ...core.engine.loops import MAX_NESTED_ON_STACK, run_on_new_stack
 from ...core.graph.background import background
 from ...core.graph.creation import observe_nodes
 from ...core.graph.saved import version_of
 from ...core.settings.arguments import describe, must_be
+from ...core.settings.closures import contents_of_cells
 from ...core.settings.context import (
     ANOMALY,
     BLOCKING,
@@ -31,6 +33,7 @@ from ...core.settings.context import (
 )
 from ...core.settings.loop_turn import keep_pace
 from ...core.tensor import Tensor
+from ...core.tree.registry import container_type
 from ...core.tree.structure import leaves
 from ...errors import ArgumentError, ArgumentTypeError, InPlaceError
 from ...random import generator
@@ -49,6 +52,7 @@ __all__ = [
     "context_managers",
     "is_async",
     "name_of",
+    "parameters_of",
     "run_within",
     "user_hooks",
 ]
@@ -78,6 +82,41 @@ def is_async(fn: Callable[..., Any]) -> bool:
     if code is not None:
         return bool(code.co_flags & inspect.CO_COROUTINE) or inspect.iscoroutinefunction(fn)
     return is_kind(inspect.iscoroutinefunction, fn)
+
+
+def parameters_of(functions: Iterable[Any]) -> list[TensorBase]:
+    """Return the parameters of the modules that functions are, or refer to.
+
+    They refer to what is called by names of the functions around them, to the object of a method, to the arguments of a
+    `partial`, and to what functions and lists of functions refer to that they find there.
+    """
+    found: list[TensorBase] = []
+    seen: set[int] = set()
+    waiting: list[Any] = [*functions]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        kind = container_type(type(value))
+        if kind is not None and kind.is_model:
+            found += [part for part in leaves(value) if isinstance(part, TensorBase) and part._requires_grad()]
+        else:
+            waiting += _held_by(value)
+    return found
+
+
+def _held_by(value: Any) -> Sequence[Any]:
+    """Return what a function, or a list of them, refers to."""
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, FunctionType):
+        return contents_of_cells(value)
+    if isinstance(value, (list, tuple)) and value and callable(value[0]):
+        return value
+    return ()
 
 
 # --- calling a function, nested to any depth ---------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 from ...core.arrays.values import counted, wrap
 from ...core.graph.leaf import gradient_edge
 from ...core.graph.node import Edge, next_order
-from ...core.graph.saved import version_of
+from ...core.graph.saved import ConstantVersions, version_of
 from ...core.settings.arguments import must_be, truth
 from ...core.settings.context import is_grad_enabled, set_grad_mode
 from ...errors import ArgumentError, ArgumentTypeError, CheckpointError
@@ -30,9 +30,10 @@ from .call import (
     check_result,
     is_async,
     name_of,
+    parameters_of,
 )
 from .checkpoint import check_functions, compose
-from .nested import NestedBackward, detach_as_leaves
+from .nested import NestedBackward, check_parameters, detach_as_leaves
 from .pytree import TreeTemplate, flatten, unflatten
 from .reentrant import ReentrantCall, apply_reentrant
 from .rng import RandomStreams, StreamReplay, check_streams
@@ -175,7 +176,8 @@ class ReentrantChain:
         self._profile = profile
         self._budget = budget
         self.functions = functions
-        self._chain = Chain(functions, call.context, call.streams)
+        parameters = ConstantVersions(parameters_of(functions))
+        self._chain = Chain(functions, call.context, call.streams, parameters)
         #: What the forward has run of the schedule, for the first backward to go on with.
         self._run: ScheduleRun | None = None
         self.is_async: bool = any(map(is_async, functions))
@@ -196,7 +198,14 @@ class ReentrantChain:
     def backward(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Steps:
         """Reverse the steps."""
         if is_grad_enabled():
-            return [*(yield from ReentrantCall(self._call).backward(tensors[:-1], grads)), None]
+            return [
+                *(
+                    yield from ReentrantCall(self._call, parameters=self._chain.parameters).backward(
+                        tensors[:-1], grads
+                    )
+                ),
+                None,
+            ]
         run, self._run = self._run, None
         if run is None:
             run = self._new_run(tensors[:-1], replays=True)
@@ -220,6 +229,8 @@ class Chain(NamedTuple):
     functions: tuple[Callable[[Any], Any], ...]
     context: ForwardContext
     streams: RandomStreams | None
+    #: Those of the modules that the functions refer to, as they were before the forward.
+    parameters: ConstantVersions
 
 
 class ChainState(NamedTuple):
@@ -388,6 +399,7 @@ class ScheduleRun:
             return [None] * len(inputs)
         root_edges, root_grads = [edge for edge, _ in roots], [grad for _, grad in roots]
         del roots
+        check_parameters(self._chain.parameters, root_edges)
         return (yield from NestedBackward(root_edges, root_grads, begin, inputs).run())
 
     def _call(

@@ -18,8 +18,8 @@ from ...core.graph.node import Edge, Node, next_order
 from ...core.graph.saved import ConstantVersions, captured_by, output_alias, version_of
 from ...core.settings.context import BLOCKING, CURRENT_GRAPH_TASK, is_grad_enabled
 from ...errors import CheckpointError, GraphError
-from .call import CheckpointedCall, check_result
-from .nested import NestedBackward, detach_as_leaves
+from .call import CheckpointedCall, check_result, parameters_of
+from .nested import NestedBackward, check_parameters, detach_as_leaves
 from .pytree import flatten, unflatten
 from .steps import Steps, run_nested, run_steps, run_steps_async
 
@@ -164,18 +164,22 @@ class ReentrantCall:
         call: the call.
         args: the positional arguments; the forward alone needs them.
         kwargs: the keyword arguments, likewise.
+        parameters: those of the modules that the function refers to; by default as they are now, before the forward.
     """
 
-    __slots__ = ("_arguments", "_call", "functions", "is_async", "name")
+    __slots__ = ("_arguments", "_call", "_parameters", "functions", "is_async", "name")
 
     instead = "write ag.checkpoint(..., use_reentrant=False)"
 
-    def __init__(self, call: CheckpointedCall, args: Any = (), kwargs: Any = None) -> None:
+    def __init__(
+        self, call: CheckpointedCall, args: Any = (), kwargs: Any = None, parameters: ConstantVersions | None = None
+    ) -> None:
         self._call = call
         self._arguments: Any = (args, kwargs or {})
         self.name: str = call.name
         self.is_async: bool = call.is_async
         self.functions = (call.function,)
+        self._parameters = ConstantVersions(parameters_of(self.functions)) if parameters is None else parameters
 
     def forward(self, tensors: Sequence[Any]) -> Steps:
         """Call the function."""
@@ -193,6 +197,7 @@ class ReentrantCall:
         outputs: list[Any] = []
         flatten((yield self._call.recompute(inputs)), outputs)
         edges, root_grads = self._roots(outputs, grads)
+        check_parameters(self._parameters, edges)
         del outputs
         if not create_graph:
             return (yield from NestedBackward(edges, root_grads, begin, inputs, tensors).run())

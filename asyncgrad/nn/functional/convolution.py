@@ -26,7 +26,7 @@ from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, operand, pair, shapes_of, single, triple
+from ..shared.arguments import array_of, operand, operands, pair, shapes_of, single, triple
 from ..shared.axis_windows import count_windows, sums_of_windows, windows_along
 from ..shared.layouts import images_first, images_last
 from ..shared.windows import (
@@ -371,7 +371,7 @@ def conv2d(
     check_operands_share_device("conv2d", x, weight, bias)
     groups = whole_number(groups, "groups", 1)
     shape, filters = shapes_of("conv2d", x=x, weight=weight)
-    x, weight, bias = operand(x), operand(weight), operand(bias)
+    x, weight, bias = operands(x, weight, bias)
     if len(shape) not in (3, 4) or len(filters) != 4:
         raise ArgumentError(
             f"conv2d takes x of shape (n, channels, height, width) and a weight of shape (filters, channels, height, "
@@ -530,7 +530,7 @@ def conv_transpose2d(
     check_operands_share_device("conv_transpose2d", x, weight, bias)
     groups = whole_number(groups, "groups", 1)
     shape, filters = shapes_of("conv_transpose2d", x=x, weight=weight)
-    x, weight = operand(x), operand(weight)
+    x, weight = operands(x, weight)
     _check_transposed("conv_transpose2d", shape, filters, bias, groups)
     (up, left), extra = pair("padding", padding, 0), pair("output_padding", output_padding, 0)
     steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)

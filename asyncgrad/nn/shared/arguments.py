@@ -41,6 +41,7 @@ __all__ = [
     "is_outside",
     "lengths",
     "operand",
+    "operands",
     "option",
     "pair",
     "real_floating",
@@ -97,8 +98,14 @@ def shapes_of(function: str, **arguments: Any) -> list[tuple[int, ...]]:
     Raises:
         ArgumentTypeError: one does not; the message names the function and the argument.
     """
-    check_arrays(function, **arguments)
-    return [array_of(value).shape for value in arguments.values()]
+    shapes = []
+    for name, value in arguments.items():
+        if isinstance(value, TensorBase):
+            shapes.append(value._data.shape)
+        else:
+            check_arrays(function, **{name: value})
+            shapes.append(array_of(value).shape)
+    return shapes
 
 
 #: The kinds of dtypes of numbers, and of truth values, which count as such.
@@ -177,6 +184,14 @@ def _in_dtype(value: Any, dtype: Any) -> Any:
 def operand(value: Any) -> Any:
     """Return a list of numbers as an array, and anything else as it is."""
     return array_of(value) if value.__class__ is list or value.__class__ is tuple else value
+
+
+def operands(*values: Any) -> tuple[Any, ...]:
+    """Return lists of numbers as arrays, and anything else as it is."""
+    for value in values:
+        if value.__class__ is list or value.__class__ is tuple:
+            return tuple(map(operand, values))
+    return values
 
 
 def as_numbers(value: Any) -> Any:

@@ -95,6 +95,12 @@ def test_on_a_branch_cut_the_derivative_is_that_of_the_side_that_numpys_value_li
     np.testing.assert_allclose(second, (first(ahead) - first(behind)) / (2 * step), rtol=1e-8)
 
 
+def test_the_derivative_of_arccosh_is_0_where_the_real_part_is_infinite() -> None:
+    z = np.array([complex(np.inf, 0.0), complex(-np.inf, 2.0)])
+
+    np.testing.assert_array_equal(sync.func.elementwise_grad(np.arccosh, holomorphic=True)(z), 0)
+
+
 def test_a_step_against_a_complex_gradient_descends() -> None:
     z = leaf_of(Z)
 

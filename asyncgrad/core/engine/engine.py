@@ -6,6 +6,7 @@ import contextvars
 import functools
 import itertools
 from logging import DEBUG
+from math import inf
 from typing import TYPE_CHECKING, Any, final
 
 from ..graph.background import register_background
@@ -13,13 +14,14 @@ from ..graph.leaf import GraphRoot
 from ..graph.node import Edge
 from ..settings.callers import shorten_traceback
 from ..settings.context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, set_grad_mode
-from ..settings.loop_turn import keep_pace
+from ..settings.loop_turn import keep_pace, next_turn, time_left
+from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from .background import LoopBackground
 from .compiled.api import COMPILED_AFTER, find_compiled
 from .compiled.cache import CACHE
 from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
-from .driver import drive, drive_blocking
+from .driver import drive, drive_blocking, run_at_once
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
@@ -86,15 +88,26 @@ class Engine:
         captures = 0 if accumulate else len(inputs)
         if keep_graph is not False and keep_graph == UNTIL_SUCCESS:
             to_release, keep_graph = await _find_runs(start[0], limits), True
+        is_blocking, clock, budget = BLOCKING.get(), CLOCK.get(), LOOP_BUDGET.get()
+        now, deadline = (clock(), inf) if is_blocking else time_left(clock, budget)
+        if now > deadline and budget > 0.0:
+            # While it has nothing yet: of a thousand that wait here, each would have a task of its own in memory.
+            await next_turn(clock, budget)
+            now, deadline = time_left(clock, budget)
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release, most_answers
         )
         del start, grads  # Now the executor may have the only references to them.
         try:
+            graph_task.since = now
             if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
                 captured = await _drive_with_permit_lent(permit, graph_task)
+            elif is_blocking:
+                captured = drive_blocking(graph_task)
+            elif (step := run_at_once(graph_task, deadline, clock)) is not None:
+                captured = await drive(graph_task, step)
             else:
-                captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+                captured = graph_task.captured
             if graph_task.completion is not None:
                 graph_task.completion.warnings.replay()
             graph_task.succeed()
@@ -155,7 +168,7 @@ async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list
     """Drive a task that a body has called to its end, with the body's permit on its device lent to other bodies."""
     permit.lend()
     try:
-        captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+        captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task, None)
     except BaseException:
         permit.force_reacquire()
         raise

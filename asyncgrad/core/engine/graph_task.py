@@ -137,7 +137,6 @@ class GraphTask:
         self,
         root: Node,
         input_nr: int,
-        *,
         id: int,  # noqa: A002
         keep_graph: bool,
         create_graph: bool,

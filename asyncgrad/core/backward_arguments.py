@@ -192,6 +192,10 @@ def check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool)
             f"a backward from {values.counted(len(roots), 'root')} starts from as many gradients, and was given "
             f"{len(given)}: a tensor or an array is one gradient, a list has one for each root"
         )
+    if len(roots) == 1 and isinstance(roots[0], TensorBase) and not create_graph:
+        plain = _plain_start(roots[0], given[0])
+        if plain is not None:
+            return plain
     edges: list[Edge] = []
     grads: list[Any] = []
     for index, root in enumerate(roots):

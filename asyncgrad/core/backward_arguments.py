@@ -311,9 +311,8 @@ def _own_if_fitting(gradient: Any, edge: Edge, create_graph: bool) -> Any:
         array, is_there = gradient, gradient.__class__ is np.ndarray and (device is None or device.has_host_arrays)
     if not is_there or array.shape != slot.shape or array.dtype is not slot.dtype:
         return None
-    # As `private_copy`, without a call.
     is_plain = not create_graph and array.__class__ is np.ndarray
-    return array.copy("K") if is_plain else _own_gradient(gradient, node.device, create_graph)
+    return private_copy(array) if is_plain else _own_gradient(gradient, node.device, create_graph)
 
 
 def _make_implicit_gradient(index: int, root: Root, metadata: InputMetadata) -> Any:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ..graph.node import Node
+    from ..settings.scheduling import Clock
     from .device_limit import Permit
     from .executor import Executor
 
@@ -80,20 +81,17 @@ class Engine:
             sums: by leaf, an earlier sum that its gradients are added to, and whether its `.grad` is to become the new.
             most_answers: how many answers a memoized node keeps for the next try; under "until_success" at least one.
         """
-        start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
+        start: tuple[Any, int, Any] = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
         limits = to_release = None
         if inputs:
-            assert start[0] is not None
             limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
-        captures = 0 if accumulate else len(inputs)
         if keep_graph is not False and keep_graph == UNTIL_SUCCESS:
             to_release, keep_graph = await _find_runs(start[0], limits), True
-        is_blocking, clock, budget = BLOCKING.get(), CLOCK.get(), LOOP_BUDGET.get()
-        now, deadline = (clock(), inf) if is_blocking else time_left(clock, budget)
-        if now > deadline and budget > 0.0:
-            # While it has nothing yet: of a thousand that wait here, each would have a task of its own in memory.
-            await next_turn(clock, budget)
-            now, deadline = time_left(clock, budget)
+        clock = CLOCK.get()
+        now, deadline = (clock(), inf) if BLOCKING.get() else time_left(clock, LOOP_BUDGET.get())
+        if now > deadline:
+            now, deadline = await _wait_for_turn(clock)
+        captures = 0 if accumulate else len(inputs)
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release, most_answers
         )
@@ -101,15 +99,11 @@ class Engine:
         try:
             graph_task.since = now
             if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
-                captured = await _drive_with_permit_lent(permit, graph_task)
-            elif is_blocking:
-                captured = drive_blocking(graph_task)
+                await _drive_with_permit_lent(permit, graph_task)
+            elif BLOCKING.get():
+                drive_blocking(graph_task)
             elif (step := run_at_once(graph_task, deadline, clock)) is not None:
-                captured = await drive(graph_task, step)
-            else:
-                captured = graph_task.captured
-            if graph_task.completion is not None:
-                graph_task.completion.warnings.replay()
+                await drive(graph_task, step)
             graph_task.succeed()
         except BaseException as error:
             _note_failure(graph_task, error)
@@ -117,11 +111,7 @@ class Engine:
                 await complete_with_error(graph_task.completion, error)
             raise
         else:
-            if graph_task.completion is not None:
-                graph_task.completion.succeed(graph_task.captured_grads)
-            if graph_task.to_release is not None:
-                graph_task.release(graph_task.to_release)
-            return captured
+            return _conclude(graph_task)
         finally:
             graph_task.close()
 
@@ -148,6 +138,26 @@ def _outer_task() -> GraphTask | None:
     return running if running is not None and running.is_running else None
 
 
+async def _wait_for_turn(clock: Clock) -> tuple[float, float]:
+    """Let the event loop turn, whose budget is spent, and wait for time to go on; return the `time_left` then.
+
+    A backward waits here while it has nothing yet: of a thousand that do, each would have a task of its own in memory.
+    """
+    budget = LOOP_BUDGET.get()
+    if budget > 0.0:
+        await next_turn(clock, budget)
+    return time_left(clock, budget)
+
+
+def _conclude(graph_task: GraphTask) -> list[Any]:
+    """Tell those who wait for a backward that has succeeded, release what was kept until then; return the captures."""
+    if graph_task.completion is not None:
+        graph_task.completion.succeed(graph_task.captured_grads)
+    if graph_task.to_release is not None:
+        graph_task.release(graph_task.to_release)
+    return graph_task.captured
+
+
 def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
     """Roll a backward back after a failure, and show its observers the error."""
     # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
@@ -164,11 +174,14 @@ def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
         shorten_traceback(error)
 
 
-async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
+async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> None:
     """Drive a task that a body has called to its end, with the body's permit on its device lent to other bodies."""
     permit.lend()
     try:
-        captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task, None)
+        if BLOCKING.get():
+            drive_blocking(graph_task)
+        else:
+            await drive(graph_task, None)
     except BaseException:
         permit.force_reacquire()
         raise
@@ -176,7 +189,6 @@ async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list
         permit.force_reacquire()
     else:
         await permit.reacquire()
-    return captured
 
 
 async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .arrays.value_type import ValueType
     from .tree.structure import Tree, TreeStructure
 
-__all__ = ["BackwardOptions", "GradOptions", "ValueRoot", "backward", "capture", "grad"]
+__all__ = ["BackwardOptions", "GradOptions", "ValueRoot", "backward", "begin_backward", "capture", "grad"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -146,6 +146,17 @@ async def backward(
         >>> ag.run(main())
         tensor([2., 4.], dtype=float64, device='cpu')
     """
+    await begin_backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
+
+
+def begin_backward(
+    tensors: ValueRoot | Root | Sequence[Root],
+    grad_tensors: object,
+    retain_graph: bool | Literal["until_success"] | None,
+    create_graph: bool,
+    inputs: object,
+) -> Coroutine[object, None, object]:
+    """Check the arguments of `backward`; return the coroutine that runs it."""
     if create_graph is not False or retain_graph is not None:
         retain_graph, create_graph = _check_flags(retain_graph, create_graph)
     wanted, structure = (None, None) if inputs is None else as_inputs(inputs)
@@ -164,10 +175,8 @@ async def backward(
         accumulate=True,
         inputs=() if wanted is None else input_edges(wanted, structure),
     )
-    # So that the node of a root has the only reference to its gradient, which a user's body else gets a copy of.
-    del grads
     training_steps = TRAINING_STEPS.get()
-    await (_in_training_steps(training_steps, run) if training_steps else run)
+    return _in_training_steps(training_steps, run) if training_steps else run
 
 
 def _retain_grads(wanted: Sequence[Root]) -> None:

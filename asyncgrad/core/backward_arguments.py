@@ -192,6 +192,10 @@ def check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool)
             f"a backward from {values.counted(len(roots), 'root')} starts from as many gradients, and was given "
             f"{len(given)}: a tensor or an array is one gradient, a list has one for each root"
         )
+    if len(roots) == 1 and isinstance(roots[0], TensorBase) and not create_graph:
+        plain = _plain_start(roots[0], given[0])
+        if plain is not None:
+            return plain
     edges: list[Edge] = []
     grads: list[Any] = []
     for index, root in enumerate(roots):
@@ -202,11 +206,11 @@ def check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool)
                 f"root {index} ({label_of(root)}) does not require grad and has no grad_fn: "
                 "compute it from a tensor made with requires_grad=True, outside of no_grad()"
             )
-        if gradient is not None and _clearly_fits(gradient, edge):
-            grads.append(_own_gradient(gradient, edge.node.device, create_graph))
-        else:
+        own = None if gradient is None else _own_if_fitting(gradient, edge, create_graph)
+        if own is None:
             metadata = edge.node.input_metadata[edge.input_nr]
-            grads.append(_make_gradient(index, root, gradient, metadata, edge.node.device, create_graph))
+            own = _make_gradient(index, root, gradient, metadata, edge.node.device, create_graph)
+        grads.append(own)
         edges.append(edge)
     return edges, grads
 
@@ -293,19 +297,22 @@ def _own_gradient(gradient: Any, device: object, create_graph: bool) -> Any:
     return private_copy(array) if isinstance(array, np.ndarray) else array
 
 
-def _clearly_fits(gradient: Any, edge: Edge) -> bool:
-    """Tell whether a gradient certainly fits, as nearly all do; False means that it must be checked."""
+def _own_if_fitting(gradient: Any, edge: Edge, create_graph: bool) -> Any:
+    """Return what `_own_gradient` does for a gradient that certainly fits, as nearly all do; None for one to check."""
     node: Any = edge.node
     # What a plain node says of itself, a user's says of each of its outputs.
     slot = node if node.meta is None else node.input_metadata[edge.input_nr]
     if slot.__class__ is not InputMetadata and slot is not node:
-        return False
+        return None
     device = slot.device
     if isinstance(gradient, TensorBase):
         array, is_there = gradient._data, device is gradient._device
     else:
         array, is_there = gradient, gradient.__class__ is np.ndarray and (device is None or device.has_host_arrays)
-    return is_there and array.shape == slot.shape and array.dtype is slot.dtype
+    if not is_there or array.shape != slot.shape or array.dtype is not slot.dtype:
+        return None
+    is_plain = not create_graph and array.__class__ is np.ndarray
+    return private_copy(array) if is_plain else _own_gradient(gradient, node.device, create_graph)
 
 
 def _make_implicit_gradient(index: int, root: Root, metadata: InputMetadata) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from ..errors import HookError, RequiresGradError
 from .arrays.hooks import HookList, RemovableHandle
 from .arrays.tensor_base import TensorBase
-from .backward import backward
+from .backward import begin_backward
 from .settings.arguments import truth
 from .settings.callers import shorten_traceback
 
@@ -141,7 +141,7 @@ class Variable(TensorBase):
             [2.0, 4.0]
         """
         try:
-            await backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
+            await begin_backward(self, gradient, retain_graph, create_graph, inputs)
         except Exception as error:
             shorten_traceback(error)
             raise

@@ -215,7 +215,8 @@ class ReplayNode(HandwrittenNode):
             # How a rule treats floating-point errors is known by how that differs from what is around the call.
             runs = runs and variant.error_ways.are_now()
             runs = runs and (variant.is_unguarded or variant.backward_guards.hold())
-            for is_kept, (argument, version) in zip(program.kept, arguments, strict=True):
+            # Without `strict`, which would cost as much as the check of one argument.
+            for is_kept, (argument, version) in zip(program.kept, arguments):  # noqa: B905
                 # What the backward does not read may have been written into, as in the graph of the function.
                 if (is_kept or not runs) and isinstance(argument, TensorBase):
                     counter = argument._counter

@@ -409,7 +409,7 @@ def clone_like(value: Any, like: Any) -> Any:
 
     The copy is C-ordered where `like` is not dense. The two dtypes differ at most in byte order.
     """
-    copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=np.shape(value))
+    copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=value.shape)
     copy[...] = value
     return copy
 

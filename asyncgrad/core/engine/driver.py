@@ -15,7 +15,7 @@ from ..arrays.device_arrays import unavailable
 from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
 from ..settings.context import CURRENT_NODE, LOOP_BELOW
-from ..settings.loop_turn import HERE, next_turn
+from ..settings.loop_turn import next_turn, time_left
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from ..settings.without_suspending import run_without_suspending
 from .device import Device, device_here, home_of, is_elsewhere
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .graph_task import GraphTask
     from .remote import CoroutineJob
 
-__all__ = ["DRIVING", "drive", "drive_blocking", "suspension_error"]
+__all__ = ["DRIVING", "drive", "drive_blocking", "run_at_once", "suspension_error"]
 
 #: What libraries of other arrays than NumPy's say of what they lack, and of arrays that they do not take.
 _REFUSALS = (
@@ -46,28 +46,42 @@ _REFUSALS = (
 )
 
 
-async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
+def run_at_once(graph_task: GraphTask, deadline: float, clock: Clock) -> Stop | NodeTurn | None:
+    """Run a backward as far as it gets in one call; return None where that is its end, else why it has stopped.
+
+    Most small ones end here. A driver goes on with the others.
+    """
+    in_context = _runner(graph_task)
+    try:
+        step: Stop | NodeTurn = in_context(graph_task.executor.run, deadline, clock)
+        if step is not Stop.DRAINED:
+            return step
+        in_context(graph_task.finish)
+    except BaseException as error:
+        _fail(graph_task, error)
+        raise
+    device = graph_task.root.device
+    has_ended = graph_task.completion is None and (device is None or not device.is_asynchronous)
+    return None if has_ended else step
+
+
+async def drive(graph_task: GraphTask, begun: Stop | NodeTurn | None) -> list[Any]:
     """Drive a GraphTask to its end, final callbacks included, suspending where its nodes do; return the captures.
 
     Args:
         graph_task: the backward.
-        turn: the node to run first, which a blocking driver has left here because it may suspend.
+        begun: why the executor has stopped before; a node whose turn it is then runs first. None where it is to run.
     """
     budget, clock, in_context = LOOP_BUDGET.get(), CLOCK.get(), _runner(graph_task)
     group: NodeTaskGroup | None = None
-    graph_task.since = resumed = clock()
-    loop_turn = HERE.turn
-    # The budget is the loop's, which backward passes before this one may have spent: see `loop_turn`.
-    deadline = (loop_turn.start if loop_turn.clock is clock else loop_turn.begin(clock, resumed)) + budget
+    resumed, (_, deadline) = graph_task.since, time_left(clock, budget)
     if graph_task.observation is not None:
         graph_task.observation.start_timer(graph_task)
     try:
-        if resumed > deadline and budget > 0.0:
-            resumed, deadline = await _yield_to_loop(graph_task, None, clock, budget)
         while True:
             step: Stop | NodeTurn | None = None
             if group is None or not group.pauses:
-                step, turn = turn or in_context(graph_task.executor.run, deadline, clock), None
+                step, begun = begun or in_context(graph_task.executor.run, deadline, clock), None
                 if step is Stop.DRAINED and (group is None or not group.running):
                     break
                 if isinstance(step, NodeTurn):
@@ -75,7 +89,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                     group.start(step)
             if group is not None and (step is None or step is Stop.DRAINED):
                 await group.wait()
-                resumed, deadline = _resume(clock, budget)
+                resumed, deadline = time_left(clock, budget)
             if group is not None and group.finished:
                 group.collect()
             # Bodies that do not suspend spend the budget too.
@@ -108,16 +122,10 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         raise
 
 
-def _resume(clock: Clock, budget: float) -> tuple[float, float]:
-    """Return the time now, when a driver goes on after a wait, and its deadline, which may have passed."""
-    now, turn = clock(), HERE.turn
-    return now, (turn.start if turn.clock is clock else turn.begin(clock, now)) + budget
-
-
 async def _yield_to_loop(
     graph_task: GraphTask, group: NodeTaskGroup | None, clock: Clock, budget: float
 ) -> tuple[float, float]:
-    """Let the event loop run everything else that is ready, look at what that has changed, and go on as `_resume`."""
+    """Let the event loop run everything else that is ready, look at what that has changed; return the `time_left`."""
     note_suspended(graph_task)
     graph_task.slow_node = None
     if group is None:
@@ -127,7 +135,7 @@ async def _yield_to_loop(
         # A body may have failed meanwhile; then no further node starts.
         group.collect()
     graph_task.executor.recheck()
-    return _resume(clock, budget)
+    return time_left(clock, budget)
 
 
 def _runner(graph_task: GraphTask) -> Callable[..., Any]:
@@ -147,7 +155,6 @@ def drive_blocking(graph_task: GraphTask) -> list[Any]:
 def _drive_here(graph_task: GraphTask) -> list[Any]:
     in_context = _runner(graph_task)
     clock, observation = CLOCK.get(), graph_task.observation
-    graph_task.since = clock()
     deadline = inf if observation is None else observation.due
     try:
         while (step := in_context(graph_task.executor.run, deadline, clock)) is not Stop.DRAINED:
@@ -158,7 +165,7 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
                 return run_on_own_loop(drive(graph_task, step))
         captured: list[Any] = in_context(graph_task.finish)
         if not _run_callbacks(graph_task):
-            return run_on_own_loop(drive(graph_task))
+            return run_on_own_loop(drive(graph_task, None))
         return captured
     except BaseException as error:
         if not graph_task.has_error:
@@ -168,7 +175,7 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
 
 
 #: The code of the functions that drive a backward, in whose frames `describe_running` finds it as `graph_task`.
-DRIVING = frozenset({drive.__code__, _drive_here.__code__})
+DRIVING = frozenset({run_at_once.__code__, drive.__code__, _drive_here.__code__})
 
 
 def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:

@@ -72,7 +72,6 @@ class EagerTask(asyncio.Future[Any]):
     def __init__(
         self,
         coro: Coroutine[object, None, Any],
-        *,
         loop: asyncio.AbstractEventLoop,
         context: Context,
         name: str | Named,

@@ -6,21 +6,23 @@ import contextvars
 import functools
 import itertools
 from logging import DEBUG
+from math import inf
 from typing import TYPE_CHECKING, Any, final
 
 from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge
 from ..settings.callers import shorten_traceback
-from ..settings.context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, set_grad_mode
-from ..settings.loop_turn import keep_pace
+from ..settings.context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, GRAD_MODE, RECORDING, UNRECORDED
+from ..settings.loop_turn import keep_pace, next_turn, time_left
+from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from .background import LoopBackground
 from .compiled.api import COMPILED_AFTER, find_compiled
 from .compiled.cache import CACHE
 from .current import calling_backward
 from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
-from .driver import drive, drive_blocking
+from .driver import drive, drive_blocking, run_at_once
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ..graph.node import Node
+    from ..settings.scheduling import Clock
     from .device_limit import Permit
     from .executor import Executor
 
@@ -79,25 +82,29 @@ class Engine:
             sums: by leaf, an earlier sum that its gradients are added to, and whether its `.grad` is to become the new.
             most_answers: how many answers a memoized node keeps for the next try; under "until_success" at least one.
         """
-        start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
+        start: tuple[Any, int, Any] = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
         limits = to_release = None
         if inputs:
-            assert start[0] is not None
             limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
-        captures = 0 if accumulate else len(inputs)
         if keep_graph is not False and keep_graph == UNTIL_SUCCESS:
             to_release, keep_graph = await _find_runs(start[0], limits), True
+        clock = CLOCK.get()
+        now, deadline = (clock(), inf) if BLOCKING.get() else time_left(clock, LOOP_BUDGET.get())
+        if now > deadline:
+            now, deadline = await _wait_for_turn(clock)
+        captures = 0 if accumulate else len(inputs)
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release, most_answers
         )
         del start, grads  # Now the executor may have the only references to them.
         try:
+            graph_task.since = now
             if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
-                captured = await _drive_with_permit_lent(permit, graph_task)
-            else:
-                captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
-            if graph_task.completion is not None:
-                graph_task.completion.warnings.replay()
+                await _drive_with_permit_lent(permit, graph_task)
+            elif BLOCKING.get():
+                drive_blocking(graph_task)
+            elif (step := run_at_once(graph_task, deadline, clock)) is not None:
+                await drive(graph_task, step)
             graph_task.succeed()
         except BaseException as error:
             _note_failure(graph_task, error)
@@ -105,11 +112,7 @@ class Engine:
                 await complete_with_error(graph_task.completion, error)
             raise
         else:
-            if graph_task.completion is not None:
-                graph_task.completion.succeed(graph_task.captured_grads)
-            if graph_task.to_release is not None:
-                graph_task.release(graph_task.to_release)
-            return captured
+            return _conclude(graph_task)
         finally:
             graph_task.close()
 
@@ -129,6 +132,26 @@ class Engine:
         release_within(calling_backward() if until_success else None, nodes or {})
 
 
+async def _wait_for_turn(clock: Clock) -> tuple[float, float]:
+    """Let the event loop turn, whose budget is spent, and wait for time to go on; return the `time_left` then.
+
+    A backward waits here while it has nothing yet: of a thousand that do, each would have a task of its own in memory.
+    """
+    budget = LOOP_BUDGET.get()
+    if budget > 0.0:
+        await next_turn(clock, budget)
+    return time_left(clock, budget)
+
+
+def _conclude(graph_task: GraphTask) -> list[Any]:
+    """Tell those who wait for a backward that has succeeded, release what was kept until then; return the captures."""
+    if graph_task.completion is not None:
+        graph_task.completion.succeed(graph_task.captured_grads)
+    if graph_task.to_release is not None:
+        graph_task.release(graph_task.to_release)
+    return graph_task.captured
+
+
 def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
     """Roll a backward back after a failure, and show its observers the error."""
     # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
@@ -145,11 +168,14 @@ def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
         shorten_traceback(error)
 
 
-async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
+async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> None:
     """Drive a task that a body has called to its end, with the body's permit on its device lent to other bodies."""
     permit.lend()
     try:
-        captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+        if BLOCKING.get():
+            drive_blocking(graph_task)
+        else:
+            await drive(graph_task, None)
     except BaseException:
         permit.force_reacquire()
         raise
@@ -157,7 +183,6 @@ async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list
         permit.force_reacquire()
     else:
         await permit.reacquire()
-    return captured
 
 
 async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
@@ -196,18 +221,19 @@ def _make_graph_task(
     graph_task = GraphTask(
         root,
         input_nr,
-        id=_next_id(),
-        keep_graph=keep_graph,
-        create_graph=create_graph,
-        exec_info=limits,
-        captures=captures,
-        outer=outer,
-        outer_node=None if outer is None else CURRENT_NODE.get(),
-        graph_roots=() if len(roots) == 1 else [edge.node for edge in roots if edge.node is not None],
-        context=context,
-        exit_on_error=exit_on_error,
-        anomaly=ANOMALY.get(),
-        sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
+        # By position: names would take a tenth of the time of a backward of one node.
+        _next_id(),
+        keep_graph,
+        create_graph,
+        limits,
+        captures,
+        outer,
+        context,
+        None if outer is None else CURRENT_NODE.get(),
+        () if len(roots) == 1 else [edge.node for edge in roots if edge.node is not None],
+        exit_on_error,
+        ANOMALY.get(),
+        {leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
     if to_release is not None or most_answers:
         graph_task.to_release, graph_task.most_answers = to_release, most_answers or 1
@@ -262,7 +288,8 @@ def _enter(graph_task: GraphTask, create_graph: bool) -> None:
     CURRENT_GRAPH_TASK.set(graph_task)
     if graph_task.streams is not None:
         graph_task.streams.enter()
-    set_grad_mode(create_graph)
+    # As `set_grad_mode`.
+    GRAD_MODE.set(RECORDING.get() if create_graph else UNRECORDED.get())
     if BLOCKING.get():
         # A body on an event loop may suspend. The blocking driver sets it again for each coroutine that it steps.
         BLOCKING.set(False)

@@ -137,7 +137,6 @@ class GraphTask:
         self,
         root: Node,
         input_nr: int,
-        *,
         id: int,  # noqa: A002
         keep_graph: bool,
         create_graph: bool,
@@ -282,7 +281,12 @@ class GraphTask:
         return not self.executor.leaves_last or self.outer is not None or self.completion is not None or self.is_watched
 
     def succeed(self) -> None:
-        """Commit the changes to gradients; or merge them, and failure callbacks, into an outer task that runs."""
+        """Issue the delayed warnings. Then commit the changes to gradients, or merge them into an outer task that runs.
+
+        Failure callbacks are merged with them.
+        """
+        if self.completion is not None:
+            self.completion.warnings.replay()
         outer = self.outer
         if outer is None or not outer.is_running:
             commit_all(self.changes)

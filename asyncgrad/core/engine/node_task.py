@@ -19,7 +19,7 @@ from ..arrays.tensor_base import TensorBase
 from ..arrays.value_type import ValueGradient
 from ..graph.anomaly import check_nan
 from ..graph.grad_journal import change_grad
-from ..graph.leaf import Leaf
+from ..graph.leaf import GraphRoot, Leaf
 from ..graph.metadata import conform, no_tuple_error
 from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
@@ -133,7 +133,8 @@ class NodeTask:
                     outputs = await outputs
                 elif outputs.__class__ is not tuple and inspect.isawaitable(outputs):
                     outputs = run_on_own_loop(outputs) if _needs_own_loop() else await outputs
-                outputs = self._conform_outputs(outputs)
+                # What a backward starts from has been made to fit.
+                outputs = [*outputs] if isinstance(node, GraphRoot) else self._conform_outputs(outputs)
                 if node.is_users:
                     make_all_private(outputs)
             if meta.post_hooks:

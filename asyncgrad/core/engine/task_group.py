@@ -182,23 +182,28 @@ class NodeTaskGroup:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
-        observation, device = graph_task.observation, node.device
-        is_away = device is not self._home and is_elsewhere(device)
-        if not is_away and device is not self._home and not getattr(device, "has_worker", True):
-            self._home = device
-        if observation is None and not is_away:
-            # As `begin` does, nearly always.
-            is_plain = graph_task.observed_steps is None and not several_devices[0]
-            coroutine = node_task.run() if is_plain else node_task.begin()
+        is_seen = graph_task.observation is not None or graph_task.observed_steps is not None
+        if node.device is self._home and not is_seen and not several_devices[0]:
+            # As it begins nearly always.
+            coroutine = node_task.run()
         else:
-            begin = functools.partial(self._run_on_worker, node_task) if is_away else node_task.begin
-            coroutine = begin() if observation is None else observation.run_node(graph_task, node, begin)
+            coroutine = self._begin(node_task)
         if self._step(coroutine, node_task, node) and graph_task.executor is not self._told:
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.on_suspend()
             self._told = executor
         # A later error is none of this node's.
         graph_task.executor.node = None
+
+    def _begin(self, node_task: NodeTask) -> Coroutine[object, None, Any]:
+        """Return the coroutine that runs a NodeTask where its device runs bodies, seen by observers."""
+        graph_task, node = self._graph_task, node_task.node
+        device, observation = node.device, graph_task.observation
+        is_away = is_elsewhere(device)
+        if not is_away and not getattr(device, "has_worker", True):
+            self._home = device
+        begin = functools.partial(self._run_on_worker, node_task) if is_away else node_task.begin
+        return begin() if observation is None else observation.run_node(graph_task, node, begin)
 
     async def _run_on_worker(self, node_task: NodeTask) -> Any:
         """Run a NodeTask on the worker of its device; suspends until it has ended.
@@ -231,7 +236,8 @@ class NodeTaskGroup:
     def _step(self, coroutine: Coroutine[object, None, Any], name: str | Named, node: Node | None) -> bool:
         """Run the first step of a coroutine; tell whether it has suspended, and goes on as an asyncio task."""
         graph_task = self._graph_task
-        task = EagerTask(coroutine, loop=self._loop, context=graph_task.context.copy(), name=name, on_end=self._on_end)
+        # By position: names would take a hundredth of the time of a node that waits.
+        task = EagerTask(coroutine, self._loop, graph_task.context.copy(), name, self._on_end)
         self.running[task] = node
         try:
             if (graph_task.reentrant_depth + 1) % MAX_NESTED_ON_STACK == 0:

@@ -636,7 +636,8 @@ class FunctionNode(SavingNode):
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
         ctx, recorded = self.ctx, GRAD_MODE.get()
         tensors: list[Any] = []
-        for grad, slot in zip(grads, self.input_metadata, strict=True):
+        # Without `strict`, as in `NodeTask`, which gives one for each.
+        for grad, slot in zip(grads, self.input_metadata):  # noqa: B905
             if isinstance(slot, ValueMetadata):
                 tensors.append(slot.zero() if grad is None and ctx.materialize_grads else grad)
                 continue

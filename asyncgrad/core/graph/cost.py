@@ -46,8 +46,11 @@ watch_changes: list[int] = [0]
 
 def size_of(value: Any) -> int:
     """Return the number of elements of an array, a tensor or anything with a shape; 1 for a value without one."""
-    value = getattr(value, "_data", value)
-    shape = getattr(value, "shape", ())
+    size = getattr(value, "size", None)
+    if type(size) is int:
+        # An array of NumPy's. Others have a method of that name, or nothing.
+        return size
+    shape = getattr(getattr(value, "_data", value), "shape", ())
     return prod(shape) if type(shape) is tuple else 1
 
 

@@ -22,7 +22,7 @@ from .scheduling import CLOCK, LOOP_BUDGET
 if TYPE_CHECKING:
     from .scheduling import Clock
 
-__all__ = ["HERE", "LoopTurn", "keep_pace", "next_turn", "yield_to_loop"]
+__all__ = ["HERE", "LoopTurn", "keep_pace", "next_turn", "time_left", "yield_to_loop"]
 
 #: For how many iterations a loop is left alone once its budget is spent; those who wait go on in the next one. A timer
 #: needs one iteration to fire, one to set its future and one to wake its task, as `yield_to_loop` says.
@@ -198,6 +198,13 @@ class _Here(threading.local):
 HERE = _Here()
 
 
+def time_left(clock: Clock, budget: float) -> tuple[float, float]:
+    """Return the time now, and when the budget of this turn ends, which may have passed; a turn begins if none has."""
+    now, turn = clock(), HERE.turn
+    # The budget is the loop's, which others may have spent before.
+    return now, (turn.start if turn.clock is clock else turn.begin(clock, now)) + budget
+
+
 async def yield_to_loop() -> None:
     """Let the event loop run everything else that is ready; do nothing under a loop that is not asyncio's.
 
@@ -246,6 +253,6 @@ async def keep_pace() -> None:
     if BLOCKING.get():
         return
     clock, budget = CLOCK.get(), LOOP_BUDGET.get()
-    turn, now = HERE.turn, clock()
-    if now > (turn.start if turn.clock is clock else turn.begin(clock, now)) + budget or budget <= 0.0:
+    now, deadline = time_left(clock, budget)
+    if now > deadline or budget <= 0.0:
         await next_turn(clock, budget)

@@ -14,6 +14,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from tests.support import oracle
 from tests.support.sampling import cases
+from tests.support.settings import loop_budget
 from tests.support.strategies import GraphProgram, programs
 
 #: Larger whole numbers than this are not exact in every partial sum.
@@ -49,13 +50,18 @@ def start(program: GraphProgram, tensors: list[ag.Tensor]) -> tuple[list[ag.Tens
     return [tensors[root] for root in program.roots], program.root_grads
 
 
-@given(programs())
-async def test_backward_gives_every_leaf_what_the_oracle_gives(program):
+#: In seconds: a plain graph runs node by node, or whole in the call that begins it.
+BUDGETS = (0.0, 10.0)
+
+
+@given(programs(), st.sampled_from(BUDGETS))
+async def test_backward_gives_every_leaf_what_the_oracle_gives(program, budget):
     leaves = tracked_leaves(program)
     expected = expected_of(program, leaves)
     tensors = program.tensors()
 
-    await ag.backward(*start(program, tensors))
+    with loop_budget(budget):
+        await ag.backward(*start(program, tensors))
 
     assert [data_of(tensors[leaf].grad) for leaf in leaves] == expected
     assert all(tensor.grad is None for index, tensor in enumerate(tensors) if index not in leaves)

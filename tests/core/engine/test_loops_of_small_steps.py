@@ -12,6 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
+from asyncgrad.core.engine.graph_task import all_suspended
 from asyncgrad.scipy import integrate, optimize
 from tests.support.clocks import TickingClock, hand_in
 from tests.support.functions import awaiting
@@ -289,6 +290,19 @@ async def test_a_cancelled_loop_of_small_backwards_ends_between_two_of_them():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert x.grad.item() % 2.0 == 0.0
+
+
+async def test_backward_passes_that_wait_for_their_turn_have_nothing_yet():
+    xs = [leaf(1.0, 2.0) for _ in range(50)]
+    tasks = [asyncio.ensure_future(square(x).backward()) for x in xs]
+    await asyncio.sleep(0)
+    waiting = [task for task in tasks if not task.done()]
+    assert waiting
+    assert not all_suspended()
+
+    waiting[-1].cancel()
+    await asyncio.wait(tasks)
+    assert [x.grad is None for x in xs] == [task is waiting[-1] for task in tasks]
 
 
 @pytest.mark.parametrize("name", [name for name in STEPS_OF if "async" in name])

@@ -78,12 +78,6 @@ DIFFERENCES = (
         "NumPy's numbers mean nothing there, by its documentation",
     ),
     Difference(
-        r"scipy\.signal\.filtfilt",
-        "raised",
-        '`signal.filtfilt` with `method="gust"`',
-        'it has no derivative here: write method="pad"',
-    ),
-    Difference(
         r"numpy\.fft\.rfftn",
         "raised",
         "`np.fft.rfftn` along an axis twice, to another length",

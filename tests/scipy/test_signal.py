@@ -69,6 +69,9 @@ CASES: dict[str, list[Case]] = {
         Case((_NUMERATOR, _DENOMINATOR, _draw(14)), {}, (0, 1, 2)),
         Case((_NUMERATOR, _DENOMINATOR, _draw(7, 2), 0, "even", 4), {}, (2,)),
         Case((_NUMERATOR, _DENOMINATOR, _draw(14)), {"padtype": "constant"}, (2,)),
+        Case((_NUMERATOR, _DENOMINATOR, _draw(2, 9)), {"method": "gust"}, (0, 1, 2)),
+        Case((_NUMERATOR, _DENOMINATOR, _draw(14)), {"method": "gust", "irlen": 5}, (0, 1, 2)),
+        Case((np.array([3.0]), np.array([2.0]), _ROW), {"method": "gust"}, (0, 1, 2)),
         Case((_NUMERATOR, _DENOMINATOR, _ROW), {"padtype": None}, (2,)),
     ],
     "sosfilt": [
@@ -252,7 +255,7 @@ def test_the_inverse_of_a_transform_of_segments_is_the_signal() -> None:
         (lambda: signal.lfilter(_NUMERATOR, [1.0], _ROW, zi=[0.0]), r"1 axes and 2 elements.*not of shape \(1,\)"),
         (lambda: signal.lfilter(_NUMERATOR, [1.0], np.eye(2), zi=[0.0]), r"2 axes and 2 elements.*not of shape \(1,\)"),
         (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW), "longer than padlen, which is 9, not of length 7"),
-        (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW, method="gust"), "method='pad'"),
+        (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW, method="best"), "'pad' or 'gust', not 'best'"),
         (lambda: signal.hilbert(_ROW + 1j), r"pass x\.real"),
         (lambda: signal.savgol_filter(_ROW, 9, 2), "no longer than the signal"),
         (lambda: signal.welch(_ROW, nperseg=4, noverlap=4), "noverlap < nperseg <= nfft, not 4, 4 and 4"),

@@ -17,6 +17,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import double, floating
+from ..linalg import lstsq
 from .convolution import convolve
 
 if TYPE_CHECKING:
@@ -212,15 +213,21 @@ def filtfilt(
         axis: along which it is filtered.
         padtype: how it is extended at both ends: "odd", "even", "constant" or None.
         padlen: by how many elements; None for three times max(m, n).
-        method: "pad" alone; Gustafsson's method has no derivative here.
-        irlen: of Gustafsson's method: None alone.
+        method: "pad", or "gust" for Gustafsson's method, which does not extend the signal: it takes the states at both
+            ends with which the order of the two directions matters least.
+        irlen: after so many elements the response to an impulse counts as 0, for "gust"; None for never.
 
-    Source: scipy.signal.filtfilt.
+    Raises:
+        ArgumentError: `method` is another, or the signal is not longer than `padlen`.
+
+    Source: scipy.signal.filtfilt; Gustafsson, Determining the Initial States in Forward-Backward Filtering, 1996.
     """
-    if method != "pad" or irlen is not None:
-        raise ArgumentError(f"scipy.signal.filtfilt has a derivative with method='pad', not method={method!r}")
+    if method not in ("pad", "gust"):
+        raise ArgumentError(f"scipy.signal.filtfilt takes method 'pad' or 'gust', not {method!r}")
     b, a = np.atleast_1d(floating(b)), np.atleast_1d(floating(a))
     x = floating(x).swapaxes(axis, -1)
+    if method == "gust":
+        return _from_best_states(b, a, x, irlen).swapaxes(axis, -1)
     edge = _edge_length(3 * max(b.size, a.size), padtype, padlen, x.shape[-1])
     steady = _steady_state(b, a)
     extended = continue_ends(x, padtype, edge)
@@ -228,6 +235,45 @@ def filtfilt(
     forwards = np.flip(forwards, -1)
     backwards, _ = lfilter(b, a, forwards, zi=steady * forwards[..., :1])
     return _without_edges(np.flip(backwards, -1), edge).swapaxes(axis, -1)
+
+
+def _from_best_states(b: Any, a: Any, x: Any, irlen: int | None) -> Any:
+    """Return a signal filtered in both directions, from the states whose result depends least on which comes first.
+
+    Both orders begin from rest. Their difference at the ends is told by the states there, by least squares.
+    """
+    order, length = max(b.size, a.size) - 1, x.shape[-1]
+    if not order:
+        return (b[0] / a[0]) ** 2 * x
+    reach = length if irlen is None or length <= 2 * irlen else irlen
+    # By state at the start: the output of what is at rest otherwise, and what it becomes on the way back.
+    impulse = np.zeros(reach, raw(x).dtype)
+    impulse[0] = 1
+    response = lfilter(_one(a), a, impulse)
+    forwards = np.stack([np.pad(response[: max(reach - k, 0)], (min(k, reach), 0)) for k in range(order)], 1)
+    onwards = lfilter(b, a, np.flip(forwards, 0), 0)
+    backwards = np.flip(onwards, 0)
+
+    later = _backwards(b, a, lfilter(b, a, x))
+    difference = lfilter(b, a, _backwards(b, a, x)) - later
+    if reach == length:
+        found = _states(np.concatenate([backwards - forwards, np.flip(forwards, 0) - onwards], 1), difference)
+        return later + found @ np.concatenate([backwards, np.flip(forwards, 0)], 1).T
+    # The ends know nothing of each other.
+    first = _states(backwards - forwards, difference[..., :reach])
+    last = _states(np.flip(forwards, 0) - onwards, difference[..., length - reach :])
+    middle = np.zeros((*x.shape[:-1], length - 2 * reach), raw(later).dtype)
+    return later + np.concatenate([first @ backwards.T, middle, last @ np.flip(forwards, 0).T], -1)
+
+
+def _backwards(b: Any, a: Any, x: Any) -> Any:
+    return np.flip(lfilter(b, a, np.flip(x, -1)), -1)
+
+
+def _states(matrix: Any, outputs: Any) -> Any:
+    """Return the states, shape (..., n), that tell outputs, shape (..., m), best; `matrix` has the outputs of each."""
+    found = lstsq(matrix, outputs.reshape((-1, outputs.shape[-1])).T)[0]
+    return found.T.reshape((*outputs.shape[:-1], matrix.shape[1]))
 
 
 def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> Tensor:

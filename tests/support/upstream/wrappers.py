@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import time
 import types
@@ -183,6 +184,10 @@ class ComparedObject:
         if name.startswith("_") or not callable(found) or not callable(getattr(self._ours, name, None)):
             return found
         return ComparedObject(self._notes, f"{self._name}.{name}", found, getattr(self._ours, name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A worker that cannot read its task ends, and whoever has sent it waits for ever: it gets the library's own.
+        return copy.copy, (self._original,)
 
 
 def compared_class(notes: Notes, name: str, original: Any, ours: Any) -> Any:

@@ -42,7 +42,7 @@ DIFFERENCES = (
         "a tensor has no mask",
     ),
     Difference(
-        r"numpy\.(mat(vec|mul)|append|clip|minimum|\w+_like)",
+        r"numpy\.(mat(vec|mul)|vecmat|append|concat|clip|minimum|\w+_like)",
         "raised",
         "arrays of objects, texts and times beside tensors",
         "a tensor holds numbers",

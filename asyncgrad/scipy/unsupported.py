@@ -102,10 +102,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "pade": "write np.linalg.solve of the equations for the coefficients of the denominator",
         "BPoly": "use PPoly",
         **dict.fromkeys(("NdBSpline", "NdPPoly", "interp2d"), "use RegularGridInterpolator"),
-        **dict.fromkeys(
-            ("BivariateSpline", "LSQBivariateSpline", "SmoothBivariateSpline", "bisplev", "bisplrep"),
-            "use RBFInterpolator with smoothing, or RectBivariateSpline for values on a grid",
-        ),
+        "BivariateSpline": "use RectBivariateSpline for values on a grid, or SmoothBivariateSpline",
         **dict.fromkeys(
             ("LSQSphereBivariateSpline", "RectSphereBivariateSpline", "SmoothSphereBivariateSpline"),
             "use RBFInterpolator with smoothing, of points in three dimensions",

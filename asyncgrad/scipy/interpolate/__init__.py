@@ -19,7 +19,6 @@ from .scattered import RBFInterpolator as RBFInterpolator
 from .scattered import griddata as griddata
 from .smoothing import InterpolatedUnivariateSpline as InterpolatedUnivariateSpline
 from .smoothing import LSQUnivariateSpline as LSQUnivariateSpline
-from .smoothing import RectBivariateSpline as RectBivariateSpline
 from .smoothing import UnivariateSpline as UnivariateSpline
 from .smoothing import splint as splint
 from .smoothing import splprep as splprep
@@ -29,6 +28,11 @@ from .splines import CubicHermiteSpline as CubicHermiteSpline
 from .splines import CubicSpline as CubicSpline
 from .splines import PchipInterpolator as PchipInterpolator
 from .splines import pchip_interpolate as pchip_interpolate
+from .surfaces import LSQBivariateSpline as LSQBivariateSpline
+from .surfaces import RectBivariateSpline as RectBivariateSpline
+from .surfaces import SmoothBivariateSpline as SmoothBivariateSpline
+from .surfaces import bisplev as bisplev
+from .surfaces import bisplrep as bisplrep
 from .triangles import CloughTocher2DInterpolator as CloughTocher2DInterpolator
 from .triangles import LinearNDInterpolator as LinearNDInterpolator
 
@@ -39,6 +43,7 @@ __all__ = [
     "CubicHermiteSpline",
     "CubicSpline",
     "InterpolatedUnivariateSpline",
+    "LSQBivariateSpline",
     "LSQUnivariateSpline",
     "LinearNDInterpolator",
     "NearestNDInterpolator",
@@ -47,7 +52,10 @@ __all__ = [
     "RBFInterpolator",
     "RectBivariateSpline",
     "RegularGridInterpolator",
+    "SmoothBivariateSpline",
     "UnivariateSpline",
+    "bisplev",
+    "bisplrep",
     "griddata",
     "interp1d",
     "interpn",

@@ -147,9 +147,9 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[
     Source: scipy.signal.detrend.
     """
     data = floating(data)
-    data = data if data.dtype.char in "fdFD" else double(data)
     if type in ("constant", "c"):
         return data - np.mean(data, axis, keepdims=True)
+    data = data if data.dtype.char in "fdFD" else double(data)
     if type not in ("linear", "l"):
         raise ValueError(f"scipy.signal.detrend takes type 'linear' or 'constant', not {type!r}")
     moved = data.swapaxes(axis, -1)
@@ -203,7 +203,7 @@ def _spectral_window(window: Any, length: int) -> Any:
     if callable(window):
         return np.asarray(window(np.fft.fftfreq(length)))
     if isinstance(window, (str, tuple, float)):
-        return np.fft.ifftshift(signal.get_window(window, length))
+        return np.fft.fftshift(signal.get_window(window, length))
     window = np.asarray(window)
     if window.shape != (length,):
         raise ValueError(f"scipy.signal.resample takes a window of shape ({length},), not {window.shape}")

@@ -95,6 +95,7 @@ CASES: dict[str, list[Case]] = {
         *(Case((_draw(6), number)) for number in (1, 4, 5, 6, 7, 10)),
         Case((_draw(2, 7), 4), {"axis": 1, "window": "hamming"}),
         Case((_draw(6), 4, _EVEN), {}, (0, 2)),
+        Case((_draw(7) + 1j * _draw(7), 10), {"window": "hamming"}),
     ],
     "upfirdn": [
         Case((_KERNEL, _draw(2, 5), 7, 5), {}, _BOTH),

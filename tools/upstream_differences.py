@@ -54,15 +54,21 @@ DIFFERENCES = (
         "the tensor is a copy, which may be written, and whose numbers lie one after the other",
     ),
     Difference(
+        r"numpy\.choose",
+        "raised",
+        "`np.choose` of a Python number that the other choices' dtype does not hold",
+        "NumPy wraps it around, here it is refused as everywhere",
+    ),
+    Difference(
         r"numpy\.linalg\.cholesky",
         "wrong-gradient",
         "the gradient of `np.linalg.cholesky`",
         "it is Hermitian, as the matrix is; NumPy reads one triangle",
     ),
     Difference(
-        r"(numpy|scipy)\.linalg\.(eigh|eigvalsh)",
+        r"(numpy|scipy)\.linalg\.(eigh|eigvalsh|svd)",
         "wrong-gradient",
-        "gradients of `eigh` and `eigvalsh`",
+        "gradients of `eigh` and `eigvalsh`, and of `np.linalg.svd` with `hermitian=True`",
         "they are Hermitian, as the matrix is, by PyTorch's convention; SciPy reads one triangle",
     ),
     Difference(

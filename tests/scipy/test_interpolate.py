@@ -116,6 +116,9 @@ CALLS: dict[str, tuple[Call, Case]] = {
         lambda module, x, y, ends: module.splint(ends[0], ends[1], module.splrep(x, y)),
         Case((_X, _Y, _AT), {}, _ALL),
     ),
+    "splder": (lambda module, x, y: module.splder(module.splrep(x, y), 2)[:2], Case((_X, _Y), {}, (0, 1))),
+    "splantider": (lambda module, x, y: module.splantider(module.splrep(x, y), 2)[:2], Case((_X, _Y), {}, (0, 1))),
+    "sproot": (lambda module, x, y: module.sproot(module.splrep(x, y - 2.375)), Case((_X, _Y), {}, (0, 1))),
     "splprep": (
         lambda module, x, y, at: np.stack(module.splev(at, module.splprep([x, y], s=0)[0])),
         Case((_X, _Y, _AT / 4), {}, _ALL),
@@ -471,6 +474,8 @@ def test_a_point_that_is_no_number_has_no_value() -> None:
         (lambda: interpolate.make_lsq_spline(_X, _Y, _X, 2), r"and 6 knots t, not shapes \(5,\) and \(5,\)"),
         (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),
         (lambda: interpolate.splrep(_X, _Y, task=1), "write task=0"),
+        (lambda: interpolate.splder((_KNOTS, _Y, 3), 4), "up to the degree, 3, not 4"),
+        (lambda: interpolate.sproot((_KNOTS, np.ones(6), 2)), "of degree 3, not 2"),
         (lambda: interpolate.bisplrep(*_SCATTERED, task=1), "write task=0"),
         (lambda: interpolate.bisplev(0.5, 0.5, (_KNOTS, _KNOTS, _MANY, 3, 3), 3), "order dx below the degree, 3"),
         (lambda: interpolate.SmoothBivariateSpline(_X, _X, _X[:4]), r"one shape \(m,\), not \(5,\), \(5,\), \(4,\)"),

@@ -140,6 +140,14 @@ CASES: dict[str, list[Case]] = {
         Case((_NUMERATOR, _DENOMINATOR, 5), {"fs": 4.0, "whole": True}, _BOTH),
         Case((_NUMERATOR,), {"worN": [0.25, 0.75], "include_nyquist": True}),
     ],
+    "freqs": [
+        Case((_NUMERATOR, _DENOMINATOR, np.array([0.25, 0.75])), {}, (0, 1, 2)),
+        Case((_NUMERATOR, _DENOMINATOR, 5)),
+    ],
+    "group_delay": [
+        Case(((_NUMERATOR, _DENOMINATOR), np.array([0.25, 0.75])), {}, (1,)),
+        Case(((_NUMERATOR, _DENOMINATOR), 5), {"fs": 4.0, "whole": True}, ()),
+    ],
     # A section has a 1 that cannot be moved.
     **{name: [Case((_SECTIONS, np.array([0.25, 0.75])), {}, (1,))] for name in ("freqz_sos", "sosfreqz")},
     "lfilter_zi": [Case((_NUMERATOR, _DENOMINATOR), {}, _BOTH), Case((_DENOMINATOR, _NUMERATOR), {}, _BOTH)],
@@ -204,6 +212,14 @@ def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(n
 @pytest.mark.parametrize("name", CALLS)
 def test_values_and_dtypes_are_those_of_scipy(name: str, dtype: Any) -> None:
     check_values(*CALLS[name], dtype=dtype)
+
+
+def test_the_delay_of_a_filter_has_derivatives_by_its_coefficients_and_a_zero_has_none() -> None:
+    check(lambda b, a: signal.group_delay((b, a), 4)[1], Case((_NUMERATOR, _DENOMINATOR), {}, _BOTH))
+    with pytest.warns(UserWarning, match="singular near the frequencies"):
+        assert signal.group_delay(([1.0, 1.0], [1.0]), [np.pi, 1.0])[1].tolist()[1] == 0.5
+    with pytest.warns(UserWarning, match="set to 0"):
+        assert signal.group_delay(([1.0, -1.0], [1.0]), [0.0])[1].tolist() == [0.0]
 
 
 @pytest.mark.parametrize("name", ["convolve", "correlate", "fftconvolve"])

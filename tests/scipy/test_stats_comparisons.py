@@ -110,6 +110,11 @@ CALLS = named_calls(
         "skewtest": [Case((_LONG,), {"axis": 0, "alternative": "less"}), Case((_FIRST,))],
         "kurtosistest": [Case((_FIRST,)), Case((_FIRST,), {"axis": None, "alternative": "greater"})],
         "normaltest": [Case((_LONG,), {"keepdims": True})],
+        "chi2_contingency": [
+            Case((8 * _FIRST[:2, :2],)),
+            Case((8 * _FIRST,), {"lambda_": "log-likelihood"}),
+            Case((_FIRST[0],), smooth=False),
+        ],
         "chisquare": [
             Case((_FIRST, _SECOND), {"axis": 1, "sum_check": False}, (0, 1)),
             Case((_FIRST, None, 1, None)),

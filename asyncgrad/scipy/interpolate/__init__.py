@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from .bsplines import BSpline as BSpline
 from .bsplines import make_interp_spline as make_interp_spline
 from .bsplines import make_lsq_spline as make_lsq_spline
+from .bsplines import splantider as splantider
+from .bsplines import splder as splder
 from .bsplines import splev as splev
 from .grids import RegularGridInterpolator as RegularGridInterpolator
 from .grids import interp1d as interp1d
@@ -23,6 +25,7 @@ from .smoothing import UnivariateSpline as UnivariateSpline
 from .smoothing import splint as splint
 from .smoothing import splprep as splprep
 from .smoothing import splrep as splrep
+from .smoothing import sproot as sproot
 from .splines import Akima1DInterpolator as Akima1DInterpolator
 from .splines import CubicHermiteSpline as CubicHermiteSpline
 from .splines import CubicSpline as CubicSpline
@@ -63,10 +66,13 @@ __all__ = [
     "make_lsq_spline",
     "make_smoothing_spline",
     "pchip_interpolate",
+    "splantider",
+    "splder",
     "splev",
     "splint",
     "splprep",
     "splrep",
+    "sproot",
 ]
 
 if not TYPE_CHECKING:

@@ -25,6 +25,7 @@ __all__ = [
     "splint",
     "splprep",
     "splrep",
+    "sproot",
 ]
 
 
@@ -228,6 +229,35 @@ def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
     return area, np.pad(areas, (0, k + 1))
 
 
+def sproot(tck: Any, mest: int = 10) -> Any:
+    """Return the points at which the value of a cubic spline is 0.
+
+    Args:
+        tck: the knots, the coefficients and the degree; or a BSpline. Of a list of coefficients, one of each
+            coordinate of a curve, the result is a list.
+        mest: how many there may be.
+
+    Raises:
+        ValueError: the spline is of another degree.
+
+    Source: scipy.interpolate.sproot.
+    """
+    t, c, k = getattr(tck, "tck", tck)
+    if not hasattr(tck, "tck") and is_curve(c):
+        return [sproot((t, one, k), mest) for one in c]
+    return _roots(BSpline(t, c, k), mest)
+
+
+def _roots(spline: BSpline, most: int) -> Tensor:
+    if spline.k != 3:
+        raise ValueError(f"roots of a spline of degree 3, not {spline.k}: write PPoly's, or a degree of 3")
+    padded = np.concatenate([raw(spline.c), np.zeros(4)])
+    points: Any = asarray(scipy_interpolate.sproot((raw(spline.t), padded, 3), mest=most))
+    for _ in range(2):
+        points = points - spline(points) / spline(points, 1)
+    return points
+
+
 #: By SciPy's words for what is beyond the ends, those of `splev`.
 _BEYOND = {"extrapolate": 0, "zeros": 1, "raise": 2, "const": 3}
 
@@ -291,14 +321,7 @@ class FittedSpline:
         Raises:
             ValueError: the spline is of another degree.
         """
-        spline = self._spline
-        if spline.k != 3:
-            raise ValueError(f"roots of a spline of degree 3, not {spline.k}: write PPoly's, or a degree of 3")
-        padded = np.concatenate([raw(spline.c), np.zeros(4)])
-        points: Any = asarray(scipy_interpolate.sproot((raw(spline.t), padded, 3), mest=2 * spline.t.size))
-        for _ in range(2):
-            points = points - spline(points) / spline(points, 1)
-        return points
+        return _roots(self._spline, 2 * self._spline.t.size)
 
     def derivative(self, n: int = 1) -> UnivariateSpline:
         """Return the spline that is the derivative of order `n`."""

@@ -28,16 +28,14 @@ __all__ = [
     "continue_ends",
     "deconvolve",
     "filtfilt",
-    "freqz",
-    "freqz_sos",
     "lfilter",
     "lfilter_zi",
     "lfiltic",
     "savgol_filter",
+    "sections",
     "sosfilt",
     "sosfilt_zi",
     "sosfiltfilt",
-    "sosfreqz",
 ]
 
 
@@ -166,7 +164,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
     Source: scipy.signal.sosfilt.
     """
-    sos, x = _sections(sos), floating(x)
+    sos, x = sections(sos), floating(x)
     if zi is None:
         for section in sos:
             x = lfilter(section[:3], section[3:], x, axis)
@@ -178,7 +176,8 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     return x, np.stack(states)
 
 
-def _sections(sos: Any) -> Any:
+def sections(sos: Any) -> Any:
+    """Return sections of second order, shape (n, 6), whose column 3 is ones; others are refused."""
     sos = _of_any_scale(sos)
     if not (raw(sos)[:, 3] == 1).all():
         raise ArgumentError("a filter by sections takes sos whose column 3 is ones: divide each section by its own")
@@ -288,7 +287,7 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", p
 
     Source: scipy.signal.sosfiltfilt.
     """
-    sos = _sections(sos)
+    sos = sections(sos)
     x = floating(x).swapaxes(axis, -1)
     zeros = min(int(np.sum(raw(sos)[:, 2] == 0)), int(np.sum(raw(sos)[:, 5] == 0)))
     edge = _edge_length(3 * (2 * len(sos) + 1 - zeros), padtype, padlen, x.shape[-1])
@@ -421,92 +420,6 @@ def deconvolve(signal: Any, divisor: Any) -> tuple[Tensor, Tensor]:
     impulse[0] = 1
     quotient = lfilter(numerator, denominator, impulse)
     return quotient, numerator - convolve(denominator, quotient)
-
-
-def freqz(
-    b: Any,
-    a: Any = 1,
-    worN: Any = 512,
-    whole: bool = False,
-    plot: None = None,
-    fs: float = 2 * np.pi,
-    include_nyquist: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Return frequencies, and the response of a filter to them.
-
-    Both are differentiable by frequencies that are given.
-
-    Args:
-        b: the coefficients of the numerator, shape (m,); or (m, ...), which is broadcast with the frequencies.
-        a: those of the denominator, shape (n,) or (n, ...).
-        worN: the number of frequencies, or the frequencies.
-        whole: whether they go round the whole circle.
-        plot: None alone.
-        fs: the number of samples in a unit of time.
-        include_nyquist: whether the last one is half of `fs`.
-
-    Source: scipy.signal.freqz.
-    """
-    if plot is not None:
-        raise ArgumentError("scipy.signal.freqz of tensors draws nothing: write no plot=")
-    b, a = (np.atleast_1d(floating(one)) for one in (b, a))
-    frequencies, angles = _frequencies(b, a, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
-    return asarray(frequencies), _response(b, a, angles)
-
-
-def _frequencies(b: Any, a: Any, worN: Any, *, fs: Any, **options: Any) -> tuple[Any, Any]:
-    """Return frequencies, those that are given, which keep their history, or SciPy's, and their angles."""
-    rate = float(raw(asarray(fs)))
-    is_count = worN is None or (np.ndim(raw(worN)) == 0 and np.asarray(raw(worN)).dtype.kind in "iu")
-    if not is_count:
-        # As SciPy has it: frequencies are as wide as the coefficients, and of a complex number the real part counts.
-        given = worN.real if isinstance(worN, complex) else worN
-        frequencies = np.atleast_1d(floating(given).astype(np.result_type(b.dtype, a.dtype), copy=False))
-        return frequencies, 2 * np.pi * frequencies / rate
-    ones = (np.ones(1, np.result_type(raw(one).dtype, np.float32)) for one in (b, a))
-    angles = signal.freqz(*ones, None if worN is None else int(np.asarray(raw(worN))), **options)[0]
-    return angles * (rate / (2 * np.pi)), angles
-
-
-def _response(b: Any, a: Any, angles: Any) -> Any:
-    """Return the quotient of two polynomials, whose coefficients stand along the first axis, at angles."""
-    wide = angles.astype(np.result_type(angles.dtype, np.float64), copy=False)
-    dtype = np.result_type(angles.dtype, np.complex64)
-    if b.ndim == 1 and a.shape == (1,):
-        return np.exp(-1j * wide[..., np.newaxis] * np.arange(b.size)).astype(dtype) @ b / a
-    # In SciPy's order: near a pole, or between many, the last digits of a quotient are those of its order.
-    delay = np.exp(-1j * wide).astype(dtype)
-    return _by_horner(b, delay) / _by_horner(a, delay)
-
-
-def _by_horner(coefficients: Any, at: Any) -> Any:
-    result = coefficients[-1] + 0 * at
-    for index in range(coefficients.shape[0] - 2, -1, -1):
-        result = result * at + coefficients[index]
-    return result
-
-
-def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: float = 2 * np.pi) -> tuple[Tensor, Tensor]:
-    """Return frequencies, and the response of a filter by sections to them; see `freqz`.
-
-    Raises:
-        ArgumentError: there is no section, or `sos` has another shape than (n, 6).
-
-    Source: scipy.signal.freqz_sos.
-    """
-    sos = floating(sos)
-    sos = _sections(sos)
-    if not len(sos):
-        raise ArgumentError("scipy.signal.freqz_sos takes at least one section, not sos of shape (0, 6)")
-    frequencies, angles = _frequencies(sos, sos, worN, whole=whole, fs=fs)
-    response: Any = 1.0
-    for section in sos:
-        response = response * _response(section[:3], section[3:], angles)
-    return asarray(frequencies), asarray(response)
-
-
-#: SciPy's other name of it.
-sosfreqz = freqz_sos
 
 
 # By polynomials.

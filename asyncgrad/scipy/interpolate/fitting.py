@@ -126,16 +126,20 @@ class _GridFit(NamedTuple):
         return self.matrix @ c @ self.other_matrix.T
 
 
-def coefficients_at_points(matrix: Any, right: Any, jumping: Callable[[], Any], residual: float) -> Any:
+def coefficients_at_points(
+    matrix: Any, right: Any, jumping: Callable[[], Any], residual: float, eps: float = 0.0
+) -> Any:
     """Return the coefficients, shape (n, d), of a spline near points.
 
     Args:
         matrix: the values of each spline of a basis at the points, times their weights, shape (m, n).
         right: the values, times their weights, shape (m, d).
         jumping: returns how the splines of the basis jump, shape (l, n); it is asked where something is smoothed.
-        residual: the sum of squared weighted residuals.
+        residual: the sum of squared weighted residuals; 0 for the least that there is.
+        eps: singular values up to it, relative to the largest, count as 0, and always those that are no more than
+            rounding.
     """
-    nearest = np.linalg.lstsq(matrix, right, None)[0]
+    nearest = np.linalg.lstsq(matrix, right, max(eps, np.finfo(float).eps * max(matrix.shape)))[0]
     if _is_met(matrix @ nearest - right, residual):
         return nearest
     rough = jumping()

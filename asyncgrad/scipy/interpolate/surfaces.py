@@ -187,11 +187,13 @@ class _Scattered(FittedSurface):
 
     __slots__ = ()
 
-    def _fit(self, made: Any, data: tuple[Any, Any, Any, Any], ends: list[Any], inner: Any = (None, None)) -> None:
+    def _fit(self, made: Any, data: tuple[Any, Any, Any, Any], ends: list[Any], eps: Any, inner: Any = None) -> None:
         """Take the knots and the residual from SciPy's spline, `made`; `inner` are knots that were given."""
-        knots, degrees = _knots_between(made.get_knots(), made.degrees, data[:2], ends, inner), made.degrees
-        residual = float(made.get_residual())
-        self._set(knots, degrees, _scattered_coefficients(knots, degrees, data, residual), residual)
+        degrees, residual = made.degrees, float(made.get_residual())
+        knots = _knots_between(made.get_knots(), degrees, data[:2], ends, inner or (None, None))
+        # Nothing is smoothed between knots that were given.
+        c = _scattered_coefficients(knots, degrees, data, 0.0 if inner else residual, eps)
+        self._set(knots, degrees, c, residual)
 
 
 @final
@@ -207,7 +209,7 @@ class SmoothBivariateSpline(_Scattered):
         kx: the degree by the first variable.
         ky: the degree by the second.
         s: the sum of squared weighted residuals, at most; None for m.
-        eps: singular values up to it count as 0 for FITPACK, which chooses the knots.
+        eps: singular values up to it, relative to the largest, count as 0.
 
     Raises:
         ValueError: the shapes do not fit, or there are fewer points than coefficients.
@@ -231,7 +233,7 @@ class SmoothBivariateSpline(_Scattered):
     ) -> None:
         data, ends = _data("SmoothBivariateSpline", x, y, z, w), _ends("SmoothBivariateSpline", bbox)
         options: Any = {"bbox": [None if one is None else float(raw(one)) for one in ends], "kx": kx, "ky": ky}
-        self._fit(scipy_interpolate.SmoothBivariateSpline(*map(raw, data), **options, s=s, eps=eps), data, ends)
+        self._fit(scipy_interpolate.SmoothBivariateSpline(*map(raw, data), **options, s=s, eps=eps), data, ends, eps)
 
 
 @final
@@ -272,7 +274,7 @@ class LSQBivariateSpline(_Scattered):
         inner = double(tx), double(ty)
         plain, (px, py, pz, pw) = [None if one is None else float(raw(one)) for one in ends], map(raw, data)
         made = scipy_interpolate.LSQBivariateSpline(px, py, pz, *map(raw, inner), pw, plain, kx, ky, eps)
-        self._fit(made, data, ends, inner)
+        self._fit(made, data, ends, eps, inner)
 
 
 def _data(name: str, x: Any, y: Any, z: Any, w: Any) -> tuple[Any, Any, Any, Any]:
@@ -309,7 +311,9 @@ def _knots_between(knots: _Pair, degrees: _Pair, points: _Pair, ends: list[Any],
     return found[0], found[1]
 
 
-def _scattered_coefficients(knots: _Pair, degrees: _Pair, data: tuple[Any, Any, Any, Any], residual: float) -> Any:
+def _scattered_coefficients(
+    knots: _Pair, degrees: _Pair, data: tuple[Any, Any, Any, Any], residual: float, eps: Any
+) -> Any:
     """Return the coefficients, of a shape for both axes, of a spline near scattered values."""
     x, y, z, w = data
     first, second = (design_matrix(t, k, one) for t, k, one in zip(knots, degrees, (x, y), strict=True))
@@ -321,7 +325,7 @@ def _scattered_coefficients(knots: _Pair, degrees: _Pair, data: tuple[Any, Any, 
 
     matrix = (first[:, :, np.newaxis] * second[:, np.newaxis]).reshape((x.shape[0], -1))
     weighted = matrix * w[:, np.newaxis], (z * w)[:, np.newaxis]
-    return coefficients_at_points(*weighted, jumping, residual).reshape(shape)
+    return coefficients_at_points(*weighted, jumping, residual, eps or 0.0).reshape(shape)
 
 
 def _jumps(knots: _Pair, degrees: _Pair) -> list[Any]:
@@ -395,8 +399,8 @@ def bisplrep(
     (first, second, *_), residual, *said = found
     inner = [one[k + 1 : one.shape[0] - k - 1] if task == -1 else None for one, k in zip(given, (kx, ky), strict=True)]
     knots = _knots_between((first, second), (kx, ky), data[:2], ends, (inner[0], inner[1]))
-    c = _scattered_coefficients(knots, (kx, ky), data, float(residual)).reshape((-1,))
-    tck = [*knots, c, kx, ky]
+    c = _scattered_coefficients(knots, (kx, ky), data, 0.0 if task == -1 else float(residual), eps)
+    tck = [*knots, c.reshape((-1,)), kx, ky]
     return told(tck, residual, *said, full_output)
 
 

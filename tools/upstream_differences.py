@@ -253,10 +253,11 @@ DIFFERENCES = (
         "they jump there: the gradient is that of one side",
     ),
     Difference(
-        r"scipy\.interpolate\.(splrep|splprep|UnivariateSpline\(\)\.\w+)",
+        r"scipy\.interpolate\.(splrep|splprep|bisplrep|(Univariate|RectBivariate|SmoothBivariate)Spline\(\)\.\w+)",
         "wrong-gradient",
-        "gradients of splines near points",
-        "SciPy meets `s` within a thousandth, now more and now less exactly; gradients keep the residual that was met",
+        "gradients of splines near points, of one variable and of two",
+        "SciPy meets `s` within a thousandth, now more and now less exactly; gradients keep the residual that was met, "
+        "and the knots, which move with the residuals between scattered points",
     ),
     Difference(
         r"scipy\.interpolate\.spl(ev|int)",

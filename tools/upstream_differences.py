@@ -260,6 +260,12 @@ DIFFERENCES = (
         "and the knots, which move with the residuals between scattered points",
     ),
     Difference(
+        r"scipy\.interpolate\.LSQBivariateSpline\(\)\.\w+",
+        "value",
+        "`LSQBivariateSpline` with a great `eps`",
+        "here singular values up to it count as 0, and in FITPACK rows of its triangle",
+    ),
+    Difference(
         r"scipy\.interpolate\.spl(ev|int)",
         "raised",
         "`splev` and `splint` of knots that decrease",

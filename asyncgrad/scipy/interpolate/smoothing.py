@@ -143,11 +143,11 @@ def splrep(
     given = None if w is None else raw(weights)
     options: dict[str, Any] = {"k": k, "task": -1 if t is not None else task, "s": s, "full_output": 1, "quiet": 1}
     found = scipy_interpolate.splrep(raw(x), raw(y), given, **plain, **options, per=per)
-    (knots, _, _), residual, *said = found
+    (knots, _, _), residual, flag, message = found
     made, c = _curve(bool(per), knots, k, x, y[:, np.newaxis], weights, t, float(residual))
     c = c[:, 0]
     tck = made, np.concatenate([c, np.zeros(k + 1)]), k
-    return told(tck, residual, *said, full_output)
+    return told(tck, residual, flag, message, full_output)
 
 
 def splprep(
@@ -197,13 +197,13 @@ def splprep(
     plain: dict[str, Any] = {"w": w, "ub": ub, "ue": ue, "t": t}
     plain = {key: None if one is None else raw(asarray(one)) for key, one in plain.items()}
     options: dict[str, Any] = {"k": k, "task": -1 if t is not None else task, "s": s, "nest": nest}
-    (tck, _), residual, *said = scipy_interpolate.splprep(
+    (tck, _), residual, flag, message = scipy_interpolate.splprep(
         list(raw(curve).T), u=raw(u), **plain, **options, full_output=1, per=per, quiet=1
     )
     inner = None if t is None else double(t)[k + 1 : -k - 1]
     made, c = _curve(bool(per), tck[0], k, u, curve, weights, inner, float(residual))
     found = ([made, [c[:, axis] for axis in range(c.shape[1])], k], u)
-    return told(found, residual, *said, full_output)
+    return told(found, residual, flag, message, full_output)
 
 
 def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:

@@ -8,6 +8,7 @@ Source: Dierckx, Curve and Surface Fitting with Splines, 1993.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -23,7 +24,7 @@ from .fitting import chosen_knots, coefficients_at_points, coefficients_on_grid,
 __all__ = ["LSQBivariateSpline", "RectBivariateSpline", "SmoothBivariateSpline", "bisplev", "bisplrep"]
 
 #: Two knot vectors, or two degrees.
-_Pair = tuple[Any, Any]
+_Pair = Sequence[Any]
 
 
 class FittedSurface:
@@ -176,10 +177,9 @@ class RectBivariateSpline(FittedSurface):
             for t, one, k, given in zip(made.get_knots(), axes, degrees, (ends[:2], ends[2:]), strict=True)
         )
         residual = float(made.get_residual()) if s else 0.0
-        matrices = [design_matrix(t, k, one) for t, k, one in zip(knots, degrees, axes, strict=True)]
-        self._set(
-            knots, degrees, coefficients_on_grid(*matrices, values, lambda: _jumps(knots, degrees), residual), residual
-        )
+        first, second = (design_matrix(t, k, one) for t, k, one in zip(knots, degrees, axes, strict=True))
+        c = coefficients_on_grid(first, second, values, lambda: _jumps(knots, degrees), residual)
+        self._set(knots, degrees, c, residual)
 
 
 class _Scattered(FittedSurface):
@@ -308,7 +308,7 @@ def _knots_between(knots: _Pair, degrees: _Pair, points: _Pair, ends: list[Any],
         own = [far if raw(far) == one else None for far, one in zip(outermost, (t[0], t[-1]), strict=True)]
         moving = [one if one is not None else far for one, far in zip(given, own, strict=True)]
         found.append(_with_ends(asarray(t), k, moving, within))
-    return found[0], found[1]
+    return found
 
 
 def _scattered_coefficients(
@@ -383,7 +383,7 @@ def bisplrep(
     data = _data("bisplrep", x, y, z, w)
     ends = [None if one is None else double(one) for one in (xb, xe, yb, ye)]
     plain = [None if one is None else float(raw(one)) for one in ends]
-    given = [None if one is None else double(one) for one in (tx, ty)]
+    given: list[Any] = [None if one is None else double(one) for one in (tx, ty)]
     options: Any = {
         "kx": kx,
         "ky": ky,
@@ -396,12 +396,12 @@ def bisplrep(
     }
     options.update(zip(("tx", "ty"), (None if one is None else raw(one) for one in given), strict=True))
     found = scipy_interpolate.bisplrep(*map(raw, data), *plain, **options, full_output=1)
-    (first, second, *_), residual, *said = found
+    (first, second, *_), residual, flag, message = found
     inner = [one[k + 1 : one.shape[0] - k - 1] if task == -1 else None for one, k in zip(given, (kx, ky), strict=True)]
-    knots = _knots_between((first, second), (kx, ky), data[:2], ends, (inner[0], inner[1]))
+    knots = _knots_between((first, second), (kx, ky), data[:2], ends, inner)
     c = _scattered_coefficients(knots, (kx, ky), data, 0.0 if task == -1 else float(residual), eps)
     tck = [*knots, c.reshape((-1,)), kx, ky]
-    return told(tck, residual, *said, full_output)
+    return told(tck, residual, flag, message, full_output)
 
 
 def bisplev(x: Any, y: Any, tck: Any, dx: int = 0, dy: int = 0) -> Any:

@@ -123,6 +123,7 @@ def freqs(b: Any, a: Any, worN: Any = 200, plot: None = None) -> tuple[Tensor, T
     """
     _draws_nothing("freqs", plot)
     b, a = (np.atleast_1d(floating(one)) for one in (b, a))
+    angles: Any
     if worN is None or (np.ndim(raw(worN)) == 0 and np.asarray(raw(worN)).dtype.kind in "iu"):
         angles = asarray(signal.findfreqs(raw(b), raw(a), 200 if worN is None else int(np.asarray(raw(worN)))))
     else:

@@ -25,6 +25,10 @@ __all__ = ["LSQBivariateSpline", "RectBivariateSpline", "SmoothBivariateSpline",
 
 #: Two knot vectors, or two degrees.
 _Pair = Sequence[Any]
+#: Coordinates, values and weights of scattered points.
+_Data = tuple[Any, Any, Any, Any]
+#: A spline, its residual, and a flag and a message of FITPACK.
+_Said = tuple[list[Any], float, int, str]
 
 
 class FittedSurface:
@@ -187,7 +191,7 @@ class _Scattered(FittedSurface):
 
     __slots__ = ()
 
-    def _fit(self, made: Any, data: tuple[Any, Any, Any, Any], ends: list[Any], eps: Any, inner: Any = None) -> None:
+    def _fit(self, made: Any, data: _Data, ends: list[Any], eps: Any, inner: Any = None) -> None:
         """Take the knots and the residual from SciPy's spline, `made`; `inner` are knots that were given."""
         degrees, residual = made.degrees, float(made.get_residual())
         knots = _knots_between(made.get_knots(), degrees, data[:2], ends, inner or (None, None))
@@ -277,7 +281,7 @@ class LSQBivariateSpline(_Scattered):
         self._fit(made, data, ends, eps, inner)
 
 
-def _data(name: str, x: Any, y: Any, z: Any, w: Any) -> tuple[Any, Any, Any, Any]:
+def _data(name: str, x: Any, y: Any, z: Any, w: Any) -> _Data:
     x, y, z = (double(one).reshape((-1,)) for one in (x, y, z))
     w = asarray(np.ones(raw(x).size)) if w is None else double(w).reshape((-1,))
     if not x.shape == y.shape == z.shape == w.shape:
@@ -290,7 +294,7 @@ def _data(name: str, x: Any, y: Any, z: Any, w: Any) -> tuple[Any, Any, Any, Any
 def _ends(name: str, bbox: Any) -> list[Any]:
     if len(bbox) != 4:
         raise ValueError(f"{name} takes a bbox of four ends, not {len(bbox)}")
-    return [None if one is None else double(one) for one in bbox]
+    return [_numbers(one) for one in bbox]
 
 
 def _with_ends(knots: Any, k: int, ends: Any, inner: Any = None) -> Any:
@@ -311,9 +315,7 @@ def _knots_between(knots: _Pair, degrees: _Pair, points: _Pair, ends: list[Any],
     return found
 
 
-def _scattered_coefficients(
-    knots: _Pair, degrees: _Pair, data: tuple[Any, Any, Any, Any], residual: float, eps: Any
-) -> Any:
+def _scattered_coefficients(knots: _Pair, degrees: _Pair, data: _Data, residual: float, eps: Any) -> Any:
     """Return the coefficients, of a shape for both axes, of a spline near scattered values."""
     x, y, z, w = data
     first, second = (design_matrix(t, k, one) for t, k, one in zip(knots, degrees, (x, y), strict=True))
@@ -380,28 +382,29 @@ def bisplrep(
     """
     if task == 1:
         raise ArgumentError("asyncgrad's bisplrep keeps no knots for task=1: write task=0 with the new s")
-    data = _data("bisplrep", x, y, z, w)
-    ends = [None if one is None else double(one) for one in (xb, xe, yb, ye)]
-    plain = [None if one is None else float(raw(one)) for one in ends]
-    given: list[Any] = [None if one is None else double(one) for one in (tx, ty)]
-    options: Any = {
-        "kx": kx,
-        "ky": ky,
-        "task": task,
-        "s": s,
-        "eps": eps,
-        "nxest": nxest,
-        "nyest": nyest,
-        "quiet": quiet,
-    }
-    options.update(zip(("tx", "ty"), (None if one is None else raw(one) for one in given), strict=True))
-    found = scipy_interpolate.bisplrep(*map(raw, data), *plain, **options, full_output=1)
+    data, degrees, given = _data("bisplrep", x, y, z, w), (kx, ky), [_numbers(tx), _numbers(ty)]
+    options: Any = {"task": task, "s": s, "eps": eps, "nxest": nxest, "nyest": nyest, "quiet": quiet}
+    ends = [_numbers(one) for one in (xb, xe, yb, ye)]
+    return told(*_represented(data, degrees, ends, given, options), full_output)
+
+
+def _numbers(value: Any) -> Any:
+    return None if value is None else double(value)
+
+
+def _represented(data: _Data, degrees: _Pair, ends: list[Any], given: list[Any], options: dict[str, Any]) -> _Said:
+    """Return what `bisplrep` does, of knots that are given if its `task` says so, and what FITPACK says."""
+    kx, ky = degrees
+    plain = [None if one is None else raw(one) for one in (*ends, *given)]
+    found = scipy_interpolate.bisplrep(
+        *map(raw, data), *plain[:4], kx=kx, ky=ky, tx=plain[4], ty=plain[5], **options, full_output=1
+    )
     (first, second, *_), residual, flag, message = found
-    inner = [one[k + 1 : one.shape[0] - k - 1] if task == -1 else None for one, k in zip(given, (kx, ky), strict=True)]
-    knots = _knots_between((first, second), (kx, ky), data[:2], ends, inner)
-    c = _scattered_coefficients(knots, (kx, ky), data, 0.0 if task == -1 else float(residual), eps)
-    tck = [*knots, c.reshape((-1,)), kx, ky]
-    return told(tck, residual, flag, message, full_output)
+    is_given = options["task"] == -1
+    inner = [one[k + 1 : one.shape[0] - k - 1] if is_given else None for one, k in zip(given, degrees, strict=True)]
+    knots = _knots_between((first, second), degrees, data[:2], ends, inner)
+    c = _scattered_coefficients(knots, degrees, data, 0.0 if is_given else float(residual), options["eps"])
+    return [*knots, c.reshape((-1,)), kx, ky], residual, flag, message
 
 
 def bisplev(x: Any, y: Any, tck: Any, dx: int = 0, dy: int = 0) -> Any:

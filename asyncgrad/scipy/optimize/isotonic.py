@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+from scipy import optimize, sparse
 
 from ...core.arrays.values import raw
+from ...core.tensor import asarray
 from ..arguments import double
 
 __all__ = ["isotonic_regression"]
@@ -40,11 +41,11 @@ def isotonic_regression(y: Any, *, weights: Any = None, increasing: bool = True)
     y = np.atleast_1d(double(y))
     given = None if weights is None else np.atleast_1d(double(weights))
     found = optimize.isotonic_regression(raw(y), weights=None if given is None else raw(given), increasing=increasing)
-    w: Any = np.ones(y.shape) if given is None else given
-    lengths = np.diff(found.blocks)
-    # By number: a row for each block, with ones where it is.
-    block = np.repeat(np.arange(lengths.size), lengths)
-    member = (block == np.arange(lengths.size)[:, np.newaxis]).astype(float)
+    w: Any = asarray(np.ones(y.shape)) if given is None else given
+    count = len(found.blocks) - 1
+    # It has a row for each block, with ones where that is.
+    member = sparse.csr_array((np.ones(y.size), np.arange(y.size), found.blocks), shape=(count, y.size))
+    block = np.repeat(np.arange(count), np.diff(found.blocks))
     sums = member @ w
     x = ((member @ (w * y)) / sums)[block]
     return optimize.OptimizeResult(x=x, weights=sums, blocks=found.blocks)

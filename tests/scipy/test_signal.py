@@ -89,7 +89,7 @@ CASES: dict[str, list[Case]] = {
     "detrend": [
         Case((_draw(2, 6),)),
         Case((_draw(6, 2), 0, "constant")),
-        Case((_draw(8),), {"bp": [3]}),
+        Case((_draw(8),), {"bp": [3], "overwrite_data": False}),
     ],
     "resample": [
         *(Case((_draw(6), number)) for number in (1, 4, 5, 6, 7, 10)),

@@ -135,7 +135,9 @@ def _filtered(zpk: Any, tf: Any, x: Any, axis: int, zero_phase: bool) -> Any:
     return (sosfiltfilt if zero_phase else sosfilt)(sos, x, axis)
 
 
-def detrend(data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0) -> Tensor:
+def detrend(
+    data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0, overwrite_data: bool = False
+) -> Tensor:
     """Return a signal less its mean, or less the lines that fit its pieces best.
 
     Args:
@@ -143,6 +145,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[
         axis: along which it is fitted.
         type: "linear" or "constant".
         bp: where pieces begin, for lines.
+        overwrite_data: has no effect.
 
     Source: scipy.signal.detrend.
     """

@@ -42,7 +42,7 @@ DIFFERENCES = (
         "a tensor has no mask",
     ),
     Difference(
-        r"numpy\.(mat(vec|mul)|append|clip|minimum|\w+_like)",
+        r"numpy\.(mat(vec|mul)|vecmat|append|concat|clip|minimum|\w+_like)",
         "raised",
         "arrays of objects, texts and times beside tensors",
         "a tensor holds numbers",
@@ -54,15 +54,21 @@ DIFFERENCES = (
         "the tensor is a copy, which may be written, and whose numbers lie one after the other",
     ),
     Difference(
+        r"numpy\.choose",
+        "raised",
+        "`np.choose` of a Python number that the other choices' dtype does not hold",
+        "NumPy wraps it around, here it is refused as everywhere",
+    ),
+    Difference(
         r"numpy\.linalg\.cholesky",
         "wrong-gradient",
         "the gradient of `np.linalg.cholesky`",
         "it is Hermitian, as the matrix is; NumPy reads one triangle",
     ),
     Difference(
-        r"(numpy|scipy)\.linalg\.(eigh|eigvalsh)",
+        r"(numpy|scipy)\.linalg\.(eigh|eigvalsh|svd)",
         "wrong-gradient",
-        "gradients of `eigh` and `eigvalsh`",
+        "gradients of `eigh` and `eigvalsh`, and of `np.linalg.svd` with `hermitian=True`",
         "they are Hermitian, as the matrix is, by PyTorch's convention; SciPy reads one triangle",
     ),
     Difference(
@@ -76,12 +82,6 @@ DIFFERENCES = (
         "value",
         "`np.interp` of coordinates that decrease",
         "NumPy's numbers mean nothing there, by its documentation",
-    ),
-    Difference(
-        r"scipy\.signal\.filtfilt",
-        "raised",
-        '`signal.filtfilt` with `method="gust"`',
-        'it has no derivative here: write method="pad"',
     ),
     Difference(
         r"numpy\.fft\.rfftn",
@@ -253,10 +253,17 @@ DIFFERENCES = (
         "they jump there: the gradient is that of one side",
     ),
     Difference(
-        r"scipy\.interpolate\.(splrep|splprep|UnivariateSpline\(\)\.\w+)",
+        r"scipy\.interpolate\.(splrep|splprep|bisplrep|(Univariate|RectBivariate|SmoothBivariate)Spline\(\)\.\w+)",
         "wrong-gradient",
-        "gradients of splines near points",
-        "SciPy meets `s` within a thousandth, now more and now less exactly; gradients keep the residual that was met",
+        "gradients of splines near points, of one variable and of two",
+        "SciPy meets `s` within a thousandth, now more and now less exactly; gradients keep the residual that was met, "
+        "and the knots, which move with the residuals between scattered points",
+    ),
+    Difference(
+        r"scipy\.interpolate\.LSQBivariateSpline\(\)\.\w+",
+        "value",
+        "`LSQBivariateSpline` with a great `eps`",
+        "here singular values up to it count as 0, and in FITPACK rows of its triangle",
     ),
     Difference(
         r"scipy\.interpolate\.spl(ev|int)",

@@ -72,10 +72,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("CZT", "ZoomFFT", "ShortTimeFFT", "StateSpace", "TransferFunction"), _CLASS),
         **dict.fromkeys(("ZerosPolesGain", "dlti", "lti"), _CLASS),
         **dict.fromkeys(("czt", "zoom_fft"), "multiply by np.exp(-2j * np.pi * np.outer(frequencies, times))"),
-        **dict.fromkeys(
-            ("freqs", "freqs_zpk", "freqz_zpk"), "write the quotient of np.polyval at 1j * w, or use freqz"
-        ),
-        **dict.fromkeys(("group_delay", "bode", "freqresp", "dbode", "dfreqresp"), "use freqz, and np.angle of it"),
+        **dict.fromkeys(("freqs_zpk", "freqz_zpk"), "write the quotient of np.polyval at 1j * w, or use freqz"),
+        **dict.fromkeys(("bode", "freqresp", "dbode", "dfreqresp"), "use freqz, and np.angle of it"),
         **dict.fromkeys(("impulse", "step"), "use lsim"),
         **dict.fromkeys(("dimpulse", "dlsim", "dstep"), "use lfilter"),
         "envelope": "write np.abs(hilbert(x))",
@@ -102,10 +100,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "pade": "write np.linalg.solve of the equations for the coefficients of the denominator",
         "BPoly": "use PPoly",
         **dict.fromkeys(("NdBSpline", "NdPPoly", "interp2d"), "use RegularGridInterpolator"),
-        **dict.fromkeys(
-            ("BivariateSpline", "LSQBivariateSpline", "SmoothBivariateSpline", "bisplev", "bisplrep"),
-            "use RBFInterpolator with smoothing, or RectBivariateSpline for values on a grid",
-        ),
+        "BivariateSpline": "use RectBivariateSpline for values on a grid, or SmoothBivariateSpline",
         **dict.fromkeys(
             ("LSQSphereBivariateSpline", "RectSphereBivariateSpline", "SmoothSphereBivariateSpline"),
             "use RBFInterpolator with smoothing, of points in three dimensions",
@@ -115,9 +110,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "make_splprep": "use splprep",
         "insert": "use make_lsq_spline with the knots that are wanted",
         "spalde": "call splev with der=0, der=1 and so on",
-        "splantider": "write BSpline(*tck).antiderivative()",
-        "splder": "write BSpline(*tck).derivative()",
-        "sproot": "use roots of UnivariateSpline or CubicSpline",
     },
     "ndimage": {
         **dict.fromkeys(("binary_closing", "binary_dilation", "binary_erosion", "binary_fill_holes"), _ARRAYS),
@@ -134,7 +126,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             ("fourier_ellipsoid", "fourier_gaussian", "fourier_shift", "fourier_uniform"),
             "multiply by scipy.{module}.{name} of np.ones",
         ),
-        "geometric_transform": "use map_coordinates, with coordinates that the mapping returns",
     },
     "sparse": {
         **dict.fromkeys(("dok_array", "lil_array"), "use csr_array, csc_array or coo_array"),
@@ -200,7 +191,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("anderson", "broyden1", "broyden2", "diagbroyden"), "use root"),
         **dict.fromkeys(("excitingmixing", "linearmixing", "newton_krylov"), "use root"),
         "leastsq": "use least_squares",
-        "isotonic_regression": "use lsq_linear with the steps as unknowns, and bounds that are not negative",
         **dict.fromkeys(("approx_fprime", "check_grad"), "use asyncgrad.grad, and asyncgrad.gradcheck"),
     },
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 import scipy
 
+from tests.support.upstream.wrappers import Notes, compared_function
 from tools import upstream_differences
 from tools.upstream_differences import DIFFERENCES
 
@@ -55,6 +57,12 @@ def test_the_page_lists_what_differs() -> None:
     written = upstream_differences.PAGE.read_text()
 
     assert written == upstream_differences.page(written), "write python -m tools.upstream_differences"
+
+
+def test_a_worker_process_is_sent_the_librarys_own_function() -> None:
+    made = compared_function(Notes(), "numpy.add", np.add, np.add)
+
+    assert pickle.loads(pickle.dumps(made)) is np.add
 
 
 @pytest.mark.slow

@@ -42,6 +42,9 @@ _WIDE = (
     _RNG.normal(size=(6, 7, 2)),
 )
 
+#: Points, values at them, and weights.
+_SCATTERED = (*_RNG.uniform(size=(2, 40)), _RNG.normal(size=40), _RNG.uniform(0.5, 1.0, 40))
+
 #: Functions of a module, ours or SciPy's, and of arrays.
 Call = Callable[..., Any]
 
@@ -113,6 +116,9 @@ CALLS: dict[str, tuple[Call, Case]] = {
         lambda module, x, y, ends: module.splint(ends[0], ends[1], module.splrep(x, y)),
         Case((_X, _Y, _AT), {}, _ALL),
     ),
+    "splder": (lambda module, x, y: module.splder(module.splrep(x, y), 2)[:2], Case((_X, _Y), {}, (0, 1))),
+    "splantider": (lambda module, x, y: module.splantider(module.splrep(x, y), 2)[:2], Case((_X, _Y), {}, (0, 1))),
+    "sproot": (lambda module, x, y: module.sproot(module.splrep(x, y - 2.375)), Case((_X, _Y), {}, (0, 1))),
     "splprep": (
         lambda module, x, y, at: np.stack(module.splev(at, module.splprep([x, y], s=0)[0])),
         Case((_X, _Y, _AT / 4), {}, _ALL),
@@ -173,6 +179,30 @@ CALLS: dict[str, tuple[Call, Case]] = {
     "PPoly of decreasing points": (
         lambda module, c, x, at: module.PPoly(c, x).antiderivative()(at) + module.PPoly(c, x).integrate(0.25, 1.5),
         Case((_RNG.normal(size=(3, 4)), _X[::-1].copy(), _BEYOND), {}, _ALL),
+    ),
+    "RectBivariateSpline-smooth": (
+        lambda module, x, y, z, at: module.RectBivariateSpline(x, y, z, kx=2, s=0.25)(at, at / 4, 1, 2),
+        Case((_X, _WIDE[0], _WIDE[2][1:, :6, 0], _AT), {}, smooth=False),
+    ),
+    "SmoothBivariateSpline": (
+        lambda module, x, y, z, w, at: module.SmoothBivariateSpline(x, y, z, w, kx=2, ky=1, s=1.0).ev(at, at / 4),
+        Case((*_SCATTERED, _AT / 8), {}, smooth=False),
+    ),
+    "LSQBivariateSpline": (
+        lambda module, x, y, z, t, w, at: module.LSQBivariateSpline(
+            x, y, z, t, t[:1], w, (-0.25, 1.25, -0.5, 1.5), 2, 1
+        ).ev(at, at / 4),
+        Case((*_SCATTERED[:3], np.array([0.5, 0.75]), _SCATTERED[3], _AT / 8), {}, (0, 1, 2, 3, 4, 5)),
+    ),
+    "bisplrep": (
+        lambda module, x, y, z, w: module.bisplrep(x, y, z, w, kx=2, ky=1, s=15.0)[:3],
+        Case(_SCATTERED, {}, smooth=False),
+    ),
+    "bisplev": (
+        lambda module, x, y, z, t, at: module.bisplev(
+            at, at / 4, module.bisplrep(x, y, z, kx=2, ky=2, task=-1, tx=t, ty=t, nxest=7, nyest=7), 1
+        ),
+        Case((*_SCATTERED[:3], np.array([-0.25, -0.25, -0.25, 0.5, 1.25, 1.25, 1.25]), _AT / 8), {}, (2, 4)),
     ),
     "RectBivariateSpline-derivative": (
         lambda module, x, y, z, at: module.RectBivariateSpline(x, y, z).partial_derivative(1, 2)(
@@ -342,6 +372,39 @@ def test_a_smoothing_spline_is_that_of_scipy_and_keeps_its_residual(k: int) -> N
     assert np.sum(grad.numpy()) == pytest.approx(_AT.size)
 
 
+@pytest.mark.parametrize("name", ["RectBivariateSpline", "SmoothBivariateSpline"])
+def test_a_smoothing_surface_keeps_its_residual_and_follows_the_data(name: str) -> None:
+    is_grid = name == "RectBivariateSpline"
+    x, y, z = (
+        ag.tensor(one, requires_grad=True)
+        for one in ((_X, _WIDE[0], _WIDE[2][1:, :6, 0]) if is_grid else _SCATTERED[:3])
+    )
+    surface = getattr(interpolate, name)(x, y, z, kx=2, ky=1, s=8.0 if is_grid else 25.0)
+    residual = np.sum(((surface(x, y) if is_grid else surface.ev(x, y)) - z) ** 2)
+
+    assert residual.item() == pytest.approx(surface.get_residual())
+    for grad in sync.grad(residual, (x, y, z), retain_graph=True):
+        np.testing.assert_allclose(grad.numpy(), 0.0, atol=1e-8)
+    (grad,) = sync.grad(np.sum(surface.ev(_AT / 8, _AT / 4)), (z,))
+    assert np.sum(grad.numpy()) == pytest.approx(_AT.size)
+
+
+@pytest.mark.parametrize("module", [interpolate, scipy.interpolate])
+def test_fitpack_warns_of_too_small_a_residual_unless_asked_for_its_words(module: Any) -> None:
+    with pytest.warns(RuntimeWarning, match="too small"):
+        module.bisplrep(*_SCATTERED, s=0.01)
+    with pytest.warns(RuntimeWarning, match="too small"):
+        module.splprep([_LONG, _NOISY], s=1e-9, nest=9)
+    assert module.bisplrep(*_SCATTERED, s=0.01, full_output=1)[2] > 0
+
+
+def test_the_integrals_of_the_b_splines_make_that_of_the_spline() -> None:
+    tck = interpolate.splrep(_X, ag.tensor(_Y, requires_grad=True))
+    area, areas = interpolate.splint(0.5, 2.0, tck, full_output=1)
+
+    assert np.sum(areas * tck[1]).item() == pytest.approx(area.item())
+
+
 @pytest.mark.parametrize(("k", "s"), [(2, 0.5), (3, 0.03), (3, 0.5), (3, 9.0)])
 def test_a_periodic_smoothing_spline_keeps_its_residual(k: int, s: float) -> None:
     x, y = (ag.tensor(one, requires_grad=True) for one in (_LONG, _NOISY))
@@ -411,7 +474,11 @@ def test_a_point_that_is_no_number_has_no_value() -> None:
         (lambda: interpolate.make_lsq_spline(_X, _Y, _X, 2), r"and 6 knots t, not shapes \(5,\) and \(5,\)"),
         (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),
         (lambda: interpolate.splrep(_X, _Y, task=1), "write task=0"),
-        (lambda: interpolate.RectBivariateSpline(_X, _X, np.eye(5), s=1.0), "write s=0, not 1.0"),
+        (lambda: interpolate.splder((_KNOTS, _Y, 3), 4), "up to the degree, 3, not 4"),
+        (lambda: interpolate.sproot((_KNOTS, np.ones(6), 2)), "of degree 3, not 2"),
+        (lambda: interpolate.bisplrep(*_SCATTERED, task=1), "write task=0"),
+        (lambda: interpolate.bisplev(0.5, 0.5, (_KNOTS, _KNOTS, _MANY, 3, 3), 3), "order dx below the degree, 3"),
+        (lambda: interpolate.SmoothBivariateSpline(_X, _X, _X[:4]), r"one shape \(m,\), not \(5,\), \(5,\), \(4,\)"),
         (
             lambda: interpolate.griddata(np.eye(3), _X[:3], np.eye(3), "cubic"),
             r"points of shape \(n, 2\), not \(3, 3\)",

@@ -35,6 +35,12 @@ _HEIGHTS = _RNG.normal(size=(2, 3))
 _CROSS = np.array([[0, 1, 0], [1, 1, 1]])
 _LABELLED = [Case((_IMAGE,)), Case((_IMAGE, _LABELS)), Case((_IMAGE, _LABELS, [1, 3, 2])), Case((_IMAGE, _LABELS, 2))]
 
+
+def _nearby(at: tuple[int, ...], by: Any = 0.25) -> tuple[Any, Any]:
+    """Return where an element comes from."""
+    return 0.75 * at[0] + by, at[1] - by
+
+
 CASES: dict[str, list[Case]] = {
     **dict.fromkeys(("sum", "sum_labels", "mean", "variance", "standard_deviation"), _LABELLED),
     **dict.fromkeys(("minimum", "maximum", "median", "center_of_mass"), _LABELLED),
@@ -78,6 +84,10 @@ CASES: dict[str, list[Case]] = {
     "gaussian_gradient_magnitude": [Case((_IMAGE, 0.75))],
     "spline_filter1d": [Case((_IMAGE, 3, 0), {"output": float, "mode": mode}) for mode in ("mirror", "grid-wrap")],
     "spline_filter": [Case((_IMAGE, 4), {"mode": "reflect"})],
+    "geometric_transform": [
+        Case((_IMAGE, _nearby, (2, 3)), {"mode": "mirror", "extra_arguments": (np.array(0.3125),)}),
+        Case((_IMAGE, _nearby), {"mode": "nearest", "order": 1, "extra_keywords": {"by": 0.4375}}),
+    ],
     "map_coordinates": [
         *(Case((_IMAGE, _WHERE), {"mode": mode, "order": 3, "cval": 0.5}, _BOTH) for mode in _MODES),
         *(Case((_IMAGE, _WHERE), {"mode": "mirror", "order": order}, _BOTH) for order in (1, 2, 4, 5)),
@@ -260,3 +270,11 @@ def test_a_periodic_image_has_the_slope_towards_its_first_element_at_the_last() 
     (slope,) = sync.grad(ndimage.map_coordinates(_POINTS, x, order=1, mode="grid-wrap").sum(), [x])
 
     np.testing.assert_allclose(slope.numpy()[0, 0], _POINTS[0] - _POINTS[-1], rtol=1e-12)
+
+
+def test_what_a_mapping_is_given_has_derivatives_and_whole_numbers_stay_whole() -> None:
+    check(
+        lambda by: ndimage.geometric_transform(_IMAGE, _nearby, mode="mirror", extra_arguments=(by,)),
+        Case((np.array(0.3125),)),
+    )
+    assert ndimage.geometric_transform(np.eye(3, dtype=int), _nearby).dtype.kind == "i"

@@ -57,6 +57,8 @@ def minimum(method: str, **options: Any) -> Any:
 _MATRIX = np.random.default_rng(3).normal(size=(5, 3))
 _TARGET = _MATRIX @ np.array([0.5, -0.4, 0.3]) + 0.1
 
+_UNEVEN = np.array([0.25, 1.0, 0.5, 0.75, -2.0, 3.0])
+
 SOLUTIONS: dict[str, Any] = {
     "Newton-CG": minimum("Newton-CG"),
     "trust-exact": minimum("trust-exact"),
@@ -84,6 +86,7 @@ SOLUTIONS: dict[str, Any] = {
     "with its Jacobian": lambda a: optimize.root(system_with_jacobian, [1.0, 1.0], (a,), jac=True, tol=1e-13).x,
     "nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[0],
     "distance of nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[1],
+    "isotonic_regression": lambda a: optimize.isotonic_regression(_UNEVEN * a[0], weights=np.abs(_UNEVEN) + a[1]).x,
     "lsq_linear": lambda a: optimize.lsq_linear(_MATRIX * a[0], _TARGET * a[1], ([-1, 0.1, -1], 1)).x,
     "lsq_linear by bounds": lambda a: (
         optimize.lsq_linear(_MATRIX, _TARGET, (np.stack([-1, 0.1 * a[0], -1]), 0.9 * a[1])).x
@@ -286,6 +289,17 @@ def test_linear_least_squares_are_scipys() -> None:
     found = [library.lsq_linear(_MATRIX, _TARGET, bounds) for library in (optimize, scipy.optimize)]  # type: ignore[attr-defined]
     np.testing.assert_array_equal(found[0].x.numpy(), found[1].x)
     assert found[0].cost.item() == found[1].cost
+
+
+@pytest.mark.parametrize("increasing", [True, False])
+def test_isotonic_regression_is_scipys(increasing: bool) -> None:
+    weights = 2.5 - np.abs(_UNEVEN) / 2
+    ours, theirs = (
+        module.isotonic_regression(_UNEVEN, weights=weights, increasing=increasing)
+        for module in (optimize, scipy.optimize)
+    )
+    for name in ("x", "weights", "blocks"):
+        np.testing.assert_allclose(np.asarray(ours[name]), theirs[name], rtol=1e-13)
 
 
 def test_a_solution_moves_with_the_bound_that_it_has_reached() -> None:

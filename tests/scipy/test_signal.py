@@ -69,6 +69,9 @@ CASES: dict[str, list[Case]] = {
         Case((_NUMERATOR, _DENOMINATOR, _draw(14)), {}, (0, 1, 2)),
         Case((_NUMERATOR, _DENOMINATOR, _draw(7, 2), 0, "even", 4), {}, (2,)),
         Case((_NUMERATOR, _DENOMINATOR, _draw(14)), {"padtype": "constant"}, (2,)),
+        Case((_NUMERATOR, _DENOMINATOR, _draw(2, 9)), {"method": "gust"}, (0, 1, 2)),
+        Case((_NUMERATOR, _DENOMINATOR, _draw(14)), {"method": "gust", "irlen": 5}, (0, 1, 2)),
+        Case((np.array([3.0]), np.array([2.0]), _ROW), {"method": "gust"}, (0, 1, 2)),
         Case((_NUMERATOR, _DENOMINATOR, _ROW), {"padtype": None}, (2,)),
     ],
     "sosfilt": [
@@ -86,12 +89,13 @@ CASES: dict[str, list[Case]] = {
     "detrend": [
         Case((_draw(2, 6),)),
         Case((_draw(6, 2), 0, "constant")),
-        Case((_draw(8),), {"bp": [3]}),
+        Case((_draw(8),), {"bp": [3], "overwrite_data": False}),
     ],
     "resample": [
         *(Case((_draw(6), number)) for number in (1, 4, 5, 6, 7, 10)),
         Case((_draw(2, 7), 4), {"axis": 1, "window": "hamming"}),
         Case((_draw(6), 4, _EVEN), {}, (0, 2)),
+        Case((_draw(7) + 1j * _draw(7), 10), {"window": "hamming"}),
     ],
     "upfirdn": [
         Case((_KERNEL, _draw(2, 5), 7, 5), {}, _BOTH),
@@ -135,6 +139,14 @@ CASES: dict[str, list[Case]] = {
         Case((_draw(3, 2, 1), _DENOMINATOR[:2, np.newaxis], 4), {}, _BOTH),
         Case((_NUMERATOR, _DENOMINATOR, 5), {"fs": 4.0, "whole": True}, _BOTH),
         Case((_NUMERATOR,), {"worN": [0.25, 0.75], "include_nyquist": True}),
+    ],
+    "freqs": [
+        Case((_NUMERATOR, _DENOMINATOR, np.array([0.25, 0.75])), {}, (0, 1, 2)),
+        Case((_NUMERATOR, _DENOMINATOR, 5)),
+    ],
+    "group_delay": [
+        Case(((_NUMERATOR, _DENOMINATOR), np.array([0.25, 0.75])), {}, (1,)),
+        Case(((_NUMERATOR, _DENOMINATOR), 5), {"fs": 4.0, "whole": True}, ()),
     ],
     # A section has a 1 that cannot be moved.
     **{name: [Case((_SECTIONS, np.array([0.25, 0.75])), {}, (1,))] for name in ("freqz_sos", "sosfreqz")},
@@ -202,6 +214,14 @@ def test_values_and_dtypes_are_those_of_scipy(name: str, dtype: Any) -> None:
     check_values(*CALLS[name], dtype=dtype)
 
 
+def test_the_delay_of_a_filter_has_derivatives_by_its_coefficients_and_a_zero_has_none() -> None:
+    check(lambda b, a: signal.group_delay((b, a), 4)[1], Case((_NUMERATOR, _DENOMINATOR), {}, _BOTH))
+    with pytest.warns(UserWarning, match="singular near the frequencies"):
+        assert signal.group_delay(([1.0, 1.0], [1.0]), [np.pi, 1.0])[1].tolist()[1] == 0.5
+    with pytest.warns(UserWarning, match="set to 0"):
+        assert signal.group_delay(([1.0, -1.0], [1.0]), [0.0])[1].tolist() == [0.0]
+
+
 @pytest.mark.parametrize("name", ["convolve", "correlate", "fftconvolve"])
 def test_complex_convolutions_have_right_derivatives(name: str) -> None:
     first, second = (ag.tensor(_draw(4) + 1j * _draw(4), requires_grad=True) for _ in range(2))
@@ -252,7 +272,7 @@ def test_the_inverse_of_a_transform_of_segments_is_the_signal() -> None:
         (lambda: signal.lfilter(_NUMERATOR, [1.0], _ROW, zi=[0.0]), r"1 axes and 2 elements.*not of shape \(1,\)"),
         (lambda: signal.lfilter(_NUMERATOR, [1.0], np.eye(2), zi=[0.0]), r"2 axes and 2 elements.*not of shape \(1,\)"),
         (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW), "longer than padlen, which is 9, not of length 7"),
-        (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW, method="gust"), "method='pad'"),
+        (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW, method="best"), "'pad' or 'gust', not 'best'"),
         (lambda: signal.hilbert(_ROW + 1j), r"pass x\.real"),
         (lambda: signal.savgol_filter(_ROW, 9, 2), "no longer than the signal"),
         (lambda: signal.welch(_ROW, nperseg=4, noverlap=4), "noverlap < nperseg <= nfft, not 4, 4 and 4"),

@@ -110,6 +110,11 @@ CALLS = named_calls(
         "skewtest": [Case((_LONG,), {"axis": 0, "alternative": "less"}), Case((_FIRST,))],
         "kurtosistest": [Case((_FIRST,)), Case((_FIRST,), {"axis": None, "alternative": "greater"})],
         "normaltest": [Case((_LONG,), {"keepdims": True})],
+        "chi2_contingency": [
+            Case((8 * _FIRST[:2, :2],)),
+            Case((8 * _FIRST,), {"lambda_": "log-likelihood"}),
+            Case((_FIRST[0],), smooth=False),
+        ],
         "chisquare": [
             Case((_FIRST, _SECOND), {"axis": 1, "sum_check": False}, (0, 1)),
             Case((_FIRST, None, 1, None)),
@@ -316,6 +321,35 @@ def test_degrees_of_freedom_may_be_a_list() -> None:
     data = np.array([[3.0, 4.0], [5.0, 8.0], [4.0, 9.0]])
     found, expected = stats.chisquare(data, ddof=[0, 1]), scipy.stats.chisquare(data, ddof=[0, 1])
     np.testing.assert_allclose(found.pvalue.numpy(), expected.pvalue)
+
+
+@pytest.mark.filterwarnings("ignore:.* too small:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0), (2, 1), (0,)])
+@pytest.mark.parametrize("name", ["theilslopes", "siegelslopes", "linregress", "ttest_ind", "ks_1samp"])
+def test_no_lines_and_lines_of_too_few_have_the_results_of_scipy(name: str, shape: tuple[int, ...]) -> None:
+    samples = (np.ones(shape), np.ones(shape) if name != "ks_1samp" else scipy.stats.norm.cdf)
+    samples = samples[:1] if name.endswith("slopes") else samples
+    found, expected = (getattr(module, name)(*samples, axis=-1) for module in (stats, scipy.stats))
+
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.numpy(), other, atol=1e-12)
+
+
+def test_lines_of_nothing_but_nan_are_left_out_without_a_warning() -> None:
+    data = _FIRST.copy()
+    data[1] = np.nan
+
+    for center in ("mean", "median"):
+        found = stats.levene(data, _SECOND, center=center, axis=1, nan_policy="omit").pvalue.numpy()
+        assert np.isnan(found).tolist() == [False, True, False, False, False]
+    assert np.isnan(stats.zscore(data, 1, nan_policy="omit").numpy()).any(1).tolist() == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_spreads_of_samples_leave_out_nan_as_scipy() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from .bsplines import BSpline as BSpline
 from .bsplines import make_interp_spline as make_interp_spline
 from .bsplines import make_lsq_spline as make_lsq_spline
+from .bsplines import splantider as splantider
+from .bsplines import splder as splder
 from .bsplines import splev as splev
 from .grids import RegularGridInterpolator as RegularGridInterpolator
 from .grids import interp1d as interp1d
@@ -19,16 +21,21 @@ from .scattered import RBFInterpolator as RBFInterpolator
 from .scattered import griddata as griddata
 from .smoothing import InterpolatedUnivariateSpline as InterpolatedUnivariateSpline
 from .smoothing import LSQUnivariateSpline as LSQUnivariateSpline
-from .smoothing import RectBivariateSpline as RectBivariateSpline
 from .smoothing import UnivariateSpline as UnivariateSpline
 from .smoothing import splint as splint
 from .smoothing import splprep as splprep
 from .smoothing import splrep as splrep
+from .smoothing import sproot as sproot
 from .splines import Akima1DInterpolator as Akima1DInterpolator
 from .splines import CubicHermiteSpline as CubicHermiteSpline
 from .splines import CubicSpline as CubicSpline
 from .splines import PchipInterpolator as PchipInterpolator
 from .splines import pchip_interpolate as pchip_interpolate
+from .surfaces import LSQBivariateSpline as LSQBivariateSpline
+from .surfaces import RectBivariateSpline as RectBivariateSpline
+from .surfaces import SmoothBivariateSpline as SmoothBivariateSpline
+from .surfaces import bisplev as bisplev
+from .surfaces import bisplrep as bisplrep
 from .triangles import CloughTocher2DInterpolator as CloughTocher2DInterpolator
 from .triangles import LinearNDInterpolator as LinearNDInterpolator
 
@@ -39,6 +46,7 @@ __all__ = [
     "CubicHermiteSpline",
     "CubicSpline",
     "InterpolatedUnivariateSpline",
+    "LSQBivariateSpline",
     "LSQUnivariateSpline",
     "LinearNDInterpolator",
     "NearestNDInterpolator",
@@ -47,7 +55,10 @@ __all__ = [
     "RBFInterpolator",
     "RectBivariateSpline",
     "RegularGridInterpolator",
+    "SmoothBivariateSpline",
     "UnivariateSpline",
+    "bisplev",
+    "bisplrep",
     "griddata",
     "interp1d",
     "interpn",
@@ -55,10 +66,13 @@ __all__ = [
     "make_lsq_spline",
     "make_smoothing_spline",
     "pchip_interpolate",
+    "splantider",
+    "splder",
     "splev",
     "splint",
     "splprep",
     "splrep",
+    "sproot",
 ]
 
 if not TYPE_CHECKING:

@@ -27,6 +27,8 @@ __all__ = [
     "make_interp_spline",
     "make_lsq_spline",
     "not_a_knot",
+    "splantider",
+    "splder",
     "splev",
     "tensor_product",
 ]
@@ -381,6 +383,42 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
         return _splev(x, BSpline(t, c, k), der, ext)
     # One of each coordinate of a curve.
     return [splev(x, (t, one, k), der, ext) for one in c]
+
+
+def splder(tck: Any, n: int = 1) -> Any:
+    """Return the spline that is the derivative of order `n` of another, in the form in which that is given.
+
+    Args:
+        tck: the knots, the coefficients and the degree; or a BSpline.
+        n: the order, up to the degree; that of an antiderivative if it is below 0.
+
+    Raises:
+        ValueError: the order is above the degree.
+
+    Source: scipy.interpolate.splder.
+    """
+    if n < 0:
+        return splantider(tck, -n)
+    if hasattr(tck, "tck"):
+        return tck.derivative(n)
+    t, c, k = tck
+    if n > k:
+        raise ValueError(f"splder takes an order n up to the degree, {k}, not {n}")
+    t, c, k = BSpline(t, c, k).derivative(n).tck
+    return t, np.concatenate([c, np.zeros((k + 1, *c.shape[1:]))]), k
+
+
+def splantider(tck: Any, n: int = 1) -> Any:
+    """Return the spline whose derivative of order `n` another is, as `splder` does; it is 0 at the first knot.
+
+    Source: scipy.interpolate.splantider.
+    """
+    if n < 0:
+        return splder(tck, -n)
+    if hasattr(tck, "tck"):
+        return tck.antiderivative(n)
+    t, c, k = BSpline(*tck).antiderivative(n).tck
+    return t, np.concatenate([c, np.broadcast_to(c[-1], (k + 1, *c.shape[1:]))]), k
 
 
 def is_curve(c: Any) -> bool:

@@ -18,6 +18,7 @@ from .filters import sobel as sobel
 from .filters import uniform_filter as uniform_filter
 from .filters import uniform_filter1d as uniform_filter1d
 from .geometry import affine_transform as affine_transform
+from .geometry import geometric_transform as geometric_transform
 from .geometry import map_coordinates as map_coordinates
 from .geometry import rotate as rotate
 from .geometry import shift as shift
@@ -63,6 +64,7 @@ __all__ = [
     "gaussian_laplace",
     "generic_gradient_magnitude",
     "generic_laplace",
+    "geometric_transform",
     "grey_closing",
     "grey_dilation",
     "grey_erosion",

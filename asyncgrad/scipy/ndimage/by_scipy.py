@@ -18,10 +18,10 @@ from ...core.tensor import Tensor, asarray
 from ...core.tree.structure import flatten, unflatten
 from ..solutions import array_of
 
-__all__ = ["prefer_scipy"]
+__all__ = ["prefer_scipy", "preferring"]
 
 #: Functions that call functions of the user's, which take and return tensors.
-_CALL_USERS = {"generic_gradient_magnitude", "generic_laplace"}
+_CALL_USERS = {"generic_gradient_magnitude", "generic_laplace", "geometric_transform"}
 #: With `axes=`, SciPy's give the order of the derivative to another axis.
 _MISTAKE_AXES = {"gaussian_gradient_magnitude", "gaussian_laplace"}
 #: SciPy's of complex images forget this argument.
@@ -42,10 +42,11 @@ def prefer_scipy(module: str) -> None:
     """
     space = vars(sys.modules[module])
     for name in space["__all__"]:
-        space[name] = _preferring(space[name], getattr(ndimage, name))
+        space[name] = preferring(space[name], getattr(ndimage, name))
 
 
-def _preferring(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+def preferring(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls SciPy's where nothing is differentiated, and otherwise ours."""
     signature = inspect.signature(ours)
 
     @functools.wraps(ours)

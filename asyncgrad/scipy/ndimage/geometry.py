@@ -6,7 +6,7 @@ element is that of the piece after it, and at the last one that of the piece bef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,15 +14,25 @@ from scipy import ndimage, special
 
 from ...core.arrays.axes import axis_index, axis_tuple
 from ...core.arrays.values import raw
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
+from .by_scipy import preferring
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]
+__all__ = [
+    "affine_transform",
+    "geometric_transform",
+    "map_coordinates",
+    "rotate",
+    "shift",
+    "spline_filter",
+    "spline_filter1d",
+    "zoom",
+]
 
 _MODES = ("reflect", "grid-mirror", "mirror", "nearest", "constant", "grid-constant", "wrap", "grid-wrap")
 #: Beyond the ends, so many copies of the last element, or of the constant, are part of the spline.
@@ -241,6 +251,52 @@ def map_coordinates(
         result = np.sum(result * weight.reshape((order + 1, *(1,) * (result.ndim - weight.ndim), *every.shape)), 0)
     result = _with_constant(result, every, mode, cval)
     return result.astype(dtype, copy=False)
+
+
+def geometric_transform(
+    input: Any,
+    mapping: Callable[..., Sequence[Any]],
+    output_shape: Sequence[int] | None = None,
+    output: Any = None,
+    order: int = 3,
+    mode: str = "constant",
+    cval: float = 0.0,
+    prefilter: bool = True,
+    extra_arguments: tuple[Any, ...] = (),
+    extra_keywords: dict[str, Any] | None = None,
+) -> Tensor:
+    """Return an image whose elements are those of another at places that a function tells.
+
+    It is called for one element after another: `map_coordinates`, which takes all places at once, is much faster.
+
+    Args:
+        input: the image, of n axes.
+        mapping: takes the indices of an element, a tuple, and returns the n coordinates in `input`, numbers or tensors.
+        output_shape: of the result; None for that of the image.
+        output: as for `map_coordinates`.
+        order: as for `map_coordinates`.
+        mode: as for `map_coordinates`.
+        cval: as for `map_coordinates`.
+        prefilter: as for `map_coordinates`.
+        extra_arguments: passed on to `mapping`; tensors among them have gradients.
+        extra_keywords: passed on to it by keyword.
+
+    Source: scipy.ndimage.geometric_transform.
+    """
+    image = asarray(input)
+    shape = image.shape if output_shape is None else tuple(output_shape)
+    if not image.ndim or not shape:
+        raise ValueError("scipy.ndimage.geometric_transform takes an image, and an output_shape, of one axis or more")
+    keywords = extra_keywords or {}
+    places = [
+        np.stack([floating(one) for one in mapping(at, *extra_arguments, **keywords)]) for at in np.ndindex(shape)
+    ]
+    if not places:
+        return asarray(np.empty(shape, image.dtype))
+    where = np.stack(places, -1).reshape((-1, *shape))
+    # Whole numbers, and dtypes that are asked for, are SciPy's.
+    by_places = preferring(map_coordinates, ndimage.map_coordinates)
+    return by_places(input, where, output, order, mode, cval, prefilter)
 
 
 def _on_lines(

@@ -11,6 +11,7 @@ from scipy.optimize import LinearConstraint as LinearConstraint
 from scipy.optimize import NonlinearConstraint as NonlinearConstraint
 from scipy.optimize import OptimizeResult as OptimizeResult
 
+from .isotonic import isotonic_regression as isotonic_regression
 from .linear_squares import lsq_linear as lsq_linear
 from .linear_squares import nnls as nnls
 from .minima import minimize as minimize
@@ -39,6 +40,7 @@ __all__ = [
     "curve_fit",
     "fixed_point",
     "fsolve",
+    "isotonic_regression",
     "least_squares",
     "lsq_linear",
     "minimize",

@@ -13,8 +13,6 @@ from .convolution import fftconvolve as fftconvolve
 from .convolution import oaconvolve as oaconvolve
 from .filters import deconvolve as deconvolve
 from .filters import filtfilt as filtfilt
-from .filters import freqz as freqz
-from .filters import freqz_sos as freqz_sos
 from .filters import lfilter as lfilter
 from .filters import lfilter_zi as lfilter_zi
 from .filters import lfiltic as lfiltic
@@ -22,11 +20,15 @@ from .filters import savgol_filter as savgol_filter
 from .filters import sosfilt as sosfilt
 from .filters import sosfilt_zi as sosfilt_zi
 from .filters import sosfiltfilt as sosfiltfilt
-from .filters import sosfreqz as sosfreqz
 from .ranks import medfilt as medfilt
 from .ranks import medfilt2d as medfilt2d
 from .ranks import order_filter as order_filter
 from .ranks import wiener as wiener
+from .responses import freqs as freqs
+from .responses import freqz as freqz
+from .responses import freqz_sos as freqz_sos
+from .responses import group_delay as group_delay
+from .responses import sosfreqz as sosfreqz
 from .short_time import coherence as coherence
 from .short_time import csd as csd
 from .short_time import istft as istft
@@ -62,9 +64,11 @@ __all__ = [
     "detrend",
     "fftconvolve",
     "filtfilt",
+    "freqs",
     "freqz",
     "freqz_sos",
     "gausspulse",
+    "group_delay",
     "hilbert",
     "hilbert2",
     "istft",

@@ -17,6 +17,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import double, floating
+from ..linalg import lstsq
 from .convolution import convolve
 
 if TYPE_CHECKING:
@@ -27,16 +28,14 @@ __all__ = [
     "continue_ends",
     "deconvolve",
     "filtfilt",
-    "freqz",
-    "freqz_sos",
     "lfilter",
     "lfilter_zi",
     "lfiltic",
     "savgol_filter",
+    "sections",
     "sosfilt",
     "sosfilt_zi",
     "sosfiltfilt",
-    "sosfreqz",
 ]
 
 
@@ -165,7 +164,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
     Source: scipy.signal.sosfilt.
     """
-    sos, x = _sections(sos), floating(x)
+    sos, x = sections(sos), floating(x)
     if zi is None:
         for section in sos:
             x = lfilter(section[:3], section[3:], x, axis)
@@ -177,7 +176,8 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     return x, np.stack(states)
 
 
-def _sections(sos: Any) -> Any:
+def sections(sos: Any) -> Any:
+    """Return sections of second order, shape (n, 6), whose column 3 is ones; others are refused."""
     sos = _of_any_scale(sos)
     if not (raw(sos)[:, 3] == 1).all():
         raise ArgumentError("a filter by sections takes sos whose column 3 is ones: divide each section by its own")
@@ -212,15 +212,21 @@ def filtfilt(
         axis: along which it is filtered.
         padtype: how it is extended at both ends: "odd", "even", "constant" or None.
         padlen: by how many elements; None for three times max(m, n).
-        method: "pad" alone; Gustafsson's method has no derivative here.
-        irlen: of Gustafsson's method: None alone.
+        method: "pad", or "gust" for Gustafsson's method, which does not extend the signal: it takes the states at both
+            ends with which the order of the two directions matters least.
+        irlen: after so many elements the response to an impulse counts as 0, for "gust"; None for never.
 
-    Source: scipy.signal.filtfilt.
+    Raises:
+        ArgumentError: `method` is another, or the signal is not longer than `padlen`.
+
+    Source: scipy.signal.filtfilt; Gustafsson, Determining the Initial States in Forward-Backward Filtering, 1996.
     """
-    if method != "pad" or irlen is not None:
-        raise ArgumentError(f"scipy.signal.filtfilt has a derivative with method='pad', not method={method!r}")
+    if method not in ("pad", "gust"):
+        raise ArgumentError(f"scipy.signal.filtfilt takes method 'pad' or 'gust', not {method!r}")
     b, a = np.atleast_1d(floating(b)), np.atleast_1d(floating(a))
     x = floating(x).swapaxes(axis, -1)
+    if method == "gust":
+        return _from_best_states(b, a, x, irlen).swapaxes(axis, -1)
     edge = _edge_length(3 * max(b.size, a.size), padtype, padlen, x.shape[-1])
     steady = _steady_state(b, a)
     extended = continue_ends(x, padtype, edge)
@@ -228,6 +234,45 @@ def filtfilt(
     forwards = np.flip(forwards, -1)
     backwards, _ = lfilter(b, a, forwards, zi=steady * forwards[..., :1])
     return _without_edges(np.flip(backwards, -1), edge).swapaxes(axis, -1)
+
+
+def _from_best_states(b: Any, a: Any, x: Any, irlen: int | None) -> Any:
+    """Return a signal filtered in both directions, from the states whose result depends least on which comes first.
+
+    Both orders begin from rest. Their difference at the ends is told by the states there, by least squares.
+    """
+    order, length = max(b.size, a.size) - 1, x.shape[-1]
+    if not order:
+        return (b[0] / a[0]) ** 2 * x
+    reach = length if irlen is None or length <= 2 * irlen else irlen
+    # By state at the start: the output of what is at rest otherwise, and what it becomes on the way back.
+    impulse = np.zeros(reach, raw(x).dtype)
+    impulse[0] = 1
+    response = lfilter(_one(a), a, impulse)
+    forwards = np.stack([np.pad(response[: max(reach - k, 0)], (min(k, reach), 0)) for k in range(order)], 1)
+    onwards = lfilter(b, a, np.flip(forwards, 0), 0)
+    backwards = np.flip(onwards, 0)
+
+    later = _backwards(b, a, lfilter(b, a, x))
+    difference = lfilter(b, a, _backwards(b, a, x)) - later
+    if reach == length:
+        found = _states(np.concatenate([backwards - forwards, np.flip(forwards, 0) - onwards], 1), difference)
+        return later + found @ np.concatenate([backwards, np.flip(forwards, 0)], 1).T
+    # The ends know nothing of each other.
+    first = _states(backwards - forwards, difference[..., :reach])
+    last = _states(np.flip(forwards, 0) - onwards, difference[..., length - reach :])
+    middle = np.zeros((*x.shape[:-1], length - 2 * reach), raw(later).dtype)
+    return later + np.concatenate([first @ backwards.T, middle, last @ np.flip(forwards, 0).T], -1)
+
+
+def _backwards(b: Any, a: Any, x: Any) -> Any:
+    return np.flip(lfilter(b, a, np.flip(x, -1)), -1)
+
+
+def _states(matrix: Any, outputs: Any) -> Any:
+    """Return the states, shape (..., n), that tell outputs, shape (..., m), best; `matrix` has the outputs of each."""
+    found = lstsq(matrix, outputs.reshape((-1, outputs.shape[-1])).T)[0]
+    return found.T.reshape((*outputs.shape[:-1], matrix.shape[1]))
 
 
 def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> Tensor:
@@ -242,7 +287,7 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", p
 
     Source: scipy.signal.sosfiltfilt.
     """
-    sos = _sections(sos)
+    sos = sections(sos)
     x = floating(x).swapaxes(axis, -1)
     zeros = min(int(np.sum(raw(sos)[:, 2] == 0)), int(np.sum(raw(sos)[:, 5] == 0)))
     edge = _edge_length(3 * (2 * len(sos) + 1 - zeros), padtype, padlen, x.shape[-1])
@@ -375,92 +420,6 @@ def deconvolve(signal: Any, divisor: Any) -> tuple[Tensor, Tensor]:
     impulse[0] = 1
     quotient = lfilter(numerator, denominator, impulse)
     return quotient, numerator - convolve(denominator, quotient)
-
-
-def freqz(
-    b: Any,
-    a: Any = 1,
-    worN: Any = 512,
-    whole: bool = False,
-    plot: None = None,
-    fs: float = 2 * np.pi,
-    include_nyquist: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Return frequencies, and the response of a filter to them.
-
-    Both are differentiable by frequencies that are given.
-
-    Args:
-        b: the coefficients of the numerator, shape (m,); or (m, ...), which is broadcast with the frequencies.
-        a: those of the denominator, shape (n,) or (n, ...).
-        worN: the number of frequencies, or the frequencies.
-        whole: whether they go round the whole circle.
-        plot: None alone.
-        fs: the number of samples in a unit of time.
-        include_nyquist: whether the last one is half of `fs`.
-
-    Source: scipy.signal.freqz.
-    """
-    if plot is not None:
-        raise ArgumentError("scipy.signal.freqz of tensors draws nothing: write no plot=")
-    b, a = (np.atleast_1d(floating(one)) for one in (b, a))
-    frequencies, angles = _frequencies(b, a, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
-    return asarray(frequencies), _response(b, a, angles)
-
-
-def _frequencies(b: Any, a: Any, worN: Any, *, fs: Any, **options: Any) -> tuple[Any, Any]:
-    """Return frequencies, those that are given, which keep their history, or SciPy's, and their angles."""
-    rate = float(raw(asarray(fs)))
-    is_count = worN is None or (np.ndim(raw(worN)) == 0 and np.asarray(raw(worN)).dtype.kind in "iu")
-    if not is_count:
-        # As SciPy has it: frequencies are as wide as the coefficients, and of a complex number the real part counts.
-        given = worN.real if isinstance(worN, complex) else worN
-        frequencies = np.atleast_1d(floating(given).astype(np.result_type(b.dtype, a.dtype), copy=False))
-        return frequencies, 2 * np.pi * frequencies / rate
-    ones = (np.ones(1, np.result_type(raw(one).dtype, np.float32)) for one in (b, a))
-    angles = signal.freqz(*ones, None if worN is None else int(np.asarray(raw(worN))), **options)[0]
-    return angles * (rate / (2 * np.pi)), angles
-
-
-def _response(b: Any, a: Any, angles: Any) -> Any:
-    """Return the quotient of two polynomials, whose coefficients stand along the first axis, at angles."""
-    wide = angles.astype(np.result_type(angles.dtype, np.float64), copy=False)
-    dtype = np.result_type(angles.dtype, np.complex64)
-    if b.ndim == 1 and a.shape == (1,):
-        return np.exp(-1j * wide[..., np.newaxis] * np.arange(b.size)).astype(dtype) @ b / a
-    # In SciPy's order: near a pole, or between many, the last digits of a quotient are those of its order.
-    delay = np.exp(-1j * wide).astype(dtype)
-    return _by_horner(b, delay) / _by_horner(a, delay)
-
-
-def _by_horner(coefficients: Any, at: Any) -> Any:
-    result = coefficients[-1] + 0 * at
-    for index in range(coefficients.shape[0] - 2, -1, -1):
-        result = result * at + coefficients[index]
-    return result
-
-
-def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: float = 2 * np.pi) -> tuple[Tensor, Tensor]:
-    """Return frequencies, and the response of a filter by sections to them; see `freqz`.
-
-    Raises:
-        ArgumentError: there is no section, or `sos` has another shape than (n, 6).
-
-    Source: scipy.signal.freqz_sos.
-    """
-    sos = floating(sos)
-    sos = _sections(sos)
-    if not len(sos):
-        raise ArgumentError("scipy.signal.freqz_sos takes at least one section, not sos of shape (0, 6)")
-    frequencies, angles = _frequencies(sos, sos, worN, whole=whole, fs=fs)
-    response: Any = 1.0
-    for section in sos:
-        response = response * _response(section[:3], section[3:], angles)
-    return asarray(frequencies), asarray(response)
-
-
-#: SciPy's other name of it.
-sosfreqz = freqz_sos
 
 
 # By polynomials.

@@ -135,7 +135,9 @@ def _filtered(zpk: Any, tf: Any, x: Any, axis: int, zero_phase: bool) -> Any:
     return (sosfiltfilt if zero_phase else sosfilt)(sos, x, axis)
 
 
-def detrend(data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0) -> Tensor:
+def detrend(
+    data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0, overwrite_data: bool = False
+) -> Tensor:
     """Return a signal less its mean, or less the lines that fit its pieces best.
 
     Args:
@@ -143,13 +145,14 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[
         axis: along which it is fitted.
         type: "linear" or "constant".
         bp: where pieces begin, for lines.
+        overwrite_data: has no effect.
 
     Source: scipy.signal.detrend.
     """
     data = floating(data)
-    data = data if data.dtype.char in "fdFD" else double(data)
     if type in ("constant", "c"):
         return data - np.mean(data, axis, keepdims=True)
+    data = data if data.dtype.char in "fdFD" else double(data)
     if type not in ("linear", "l"):
         raise ValueError(f"scipy.signal.detrend takes type 'linear' or 'constant', not {type!r}")
     moved = data.swapaxes(axis, -1)
@@ -203,7 +206,7 @@ def _spectral_window(window: Any, length: int) -> Any:
     if callable(window):
         return np.asarray(window(np.fft.fftfreq(length)))
     if isinstance(window, (str, tuple, float)):
-        return np.fft.ifftshift(signal.get_window(window, length))
+        return np.fft.fftshift(signal.get_window(window, length))
     window = np.asarray(window)
     if window.shape != (length,):
         raise ValueError(f"scipy.signal.resample takes a window of shape ({length},), not {window.shape}")

@@ -147,6 +147,7 @@ from .sample_statistics import kstwobign as kstwobign
 from .sample_statistics import tukeylambda as tukeylambda
 from .several_p_values import combine_pvalues as combine_pvalues
 from .several_p_values import false_discovery_control as false_discovery_control
+from .significance import chi2_contingency as chi2_contingency
 from .significance import chisquare as chisquare
 from .significance import jarque_bera as jarque_bera
 from .significance import kurtosistest as kurtosistest
@@ -236,6 +237,7 @@ __all__ = [
     "cauchy",
     "chi",
     "chi2",
+    "chi2_contingency",
     "chisquare",
     "circmean",
     "circstd",

@@ -15,7 +15,7 @@ from ..arguments import floating
 from ..roots import root_of_squares
 from ..ufuncs import special
 from .groups import Group, group, lines_of, with_axes
-from .nan_policies import Axis, by_nan_policy
+from .nan_policies import Axis, by_nan_policy, nan_of_few
 from .p_values import tail
 from .results import Results, SignificanceResult, register_results
 from .summaries import trim_mean
@@ -189,6 +189,7 @@ def _described(sample: Any, axis: Any, trim: float, keepdims: bool, equal_var: b
 
 
 @by_nan_policy("a", "b", is_paired=False)
+@nan_of_few("a", "b", results=3)
 def _two_samples(
     a: Any, b: Any, axis: Any, equal_var: bool, nan_policy: str, alternative: str, trim: float, keepdims: bool
 ) -> tuple[Any, Any, Any]:
@@ -310,13 +311,14 @@ register_results(LinregressResult)
 
 
 @by_nan_policy("x", "y")
+@nan_of_few("x", "y", results=6, fewest=2)
 def _line(x: Any, y: Any, alternative: str, axis: Any, nan_policy: str, keepdims: bool) -> tuple[Any, ...]:
     x, y = floating(x), floating(y)
     if axis is None:
         x, y, axis = x.reshape((-1,)), y.reshape((-1,)), 0
     x, y = np.broadcast_arrays(x, y)
     count = x.shape[axis]
-    if count == 0 or np.any(np.max(raw(x), axis) == np.min(raw(x), axis)):
+    if np.any(np.max(raw(x), axis) == np.min(raw(x), axis)):
         raise ValueError("Cannot calculate a linear regression if all x values are identical")
     mean_x, mean_y = (np.mean(one, axis, keepdims=True) for one in (x, y))
     away_x, away_y = x - mean_x, y - mean_y

@@ -15,7 +15,7 @@ from ...core.tensor import Tensor, asarray
 from ..arguments import floating
 from ..missing import no_derivative
 from .distribution import family_named
-from .nan_policies import Axis, along_last_axis, by_nan_policy
+from .nan_policies import Axis, along_last_axis, by_nan_policy, nan_of_few
 from .results import Results, SignificanceResult, register_results
 from .sample_statistics import ksone, kstwo, kstwobign
 
@@ -66,6 +66,7 @@ def _probability(statistic: Any, count: int, alternative: str, method: str) -> A
 
 
 @by_nan_policy("x")
+@nan_of_few("x", results=4)
 @along_last_axis("x")
 def _ks_1samp(
     x: Any, cdf: Any, args: Any, alternative: str, method: str, axis: Axis, nan_policy: str, keepdims: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,17 +48,14 @@ def _check(function: str, method: str, known: tuple[str, str]) -> None:
         raise ValueError(f"scipy.stats.{function} takes method {known[0]!r} or {known[1]!r}, not {method!r}")
 
 
-def _with_places(y: Any, x: Any) -> tuple[Any, Any]:
-    """Return two arrays of points as rows of lines, in double precision, as SciPy's."""
+def _of_lines(y: Any, x: Any, of_line: Callable[[Any, Any], list[Any]], count: int) -> Iterator[Any]:
+    """Yield the `count` results of a function of one line, of several lines in double precision, as SciPy's."""
     y, x = (None if one is None else one.astype(float, copy=False) for one in (y, x))
     x = np.broadcast_to(np.arange(y.shape[-1], dtype=y.dtype), y.shape) if x is None else x
-    return y.reshape((-1, y.shape[-1])), x.reshape((-1, x.shape[-1]))
-
-
-def _stacked(found: list[list[Any]], shape: tuple[int, ...]) -> Iterator[Any]:
-    """Yield each part of the results of several lines."""
-    for column in zip(*found, strict=True):
-        yield np.stack(column).reshape(shape)
+    found = [of_line(y[index], x[index]) for index in np.ndindex(y.shape[:-1])]
+    for column in zip(*found, strict=True) if found else [()] * count:
+        # There may be no line.
+        yield (np.stack(column) if column else np.sum(y, -1)).reshape(y.shape[:-1])
 
 
 def _theil(y: Any, x: Any, alpha: float, method: str) -> list[Any]:
@@ -113,8 +110,7 @@ def theilslopes(
         2.0
     """
     _check("theilslopes", method, ("joint", "separate"))
-    found = [_theil(one, place, alpha, method) for one, place in zip(*_with_places(y, x), strict=True)]
-    return TheilslopesResult(*_stacked(found, y.shape[:-1]))
+    return TheilslopesResult(*_of_lines(y, x, lambda one, at: _theil(one, at, alpha, method), 4))
 
 
 def _siegel(y: Any, x: Any, method: str) -> list[Any]:
@@ -163,5 +159,4 @@ def siegelslopes(
         2.0
     """
     _check("siegelslopes", method, ("hierarchical", "separate"))
-    found = [_siegel(one, place, method) for one, place in zip(*_with_places(y, x), strict=True)]
-    return SiegelslopesResult(*_stacked(found, y.shape[:-1]))
+    return SiegelslopesResult(*_of_lines(y, x, lambda one, at: _siegel(one, at, method), 2))

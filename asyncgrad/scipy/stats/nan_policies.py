@@ -17,7 +17,7 @@ from ...core.arrays.axes import kept_shape, reduced_axes
 from ...core.arrays.values import raw
 from ..arguments import floating
 
-__all__ = ["Axis", "along_last_axis", "as_lines", "by_nan_policy", "check_nan_policy", "refuse_nan"]
+__all__ = ["Axis", "along_last_axis", "as_lines", "by_nan_policy", "check_nan_policy", "nan_of_few", "refuse_nan"]
 
 #: What summaries take: an axis, several, or None for all.
 Axis = int | Sequence[int] | None
@@ -56,6 +56,36 @@ def by_nan_policy(*samples: str, is_paired: bool = True, takes_none: bool = Fals
                 if policy == "omit" and _has_nan(data):
                     return _line_by_line(function, call, names, data, is_paired, takes_none)
             return function(*call.args, **call.kwargs)
+
+        return summary
+
+    return decorate
+
+
+def nan_of_few(*samples: str, results: int, fewest: int = 1) -> Callable[[F], F]:
+    """Return a decorator for a summary along an axis: its results are nan where a sample has too few observations.
+
+    Args:
+        *samples: the names of the parameters that are data.
+        results: how many the summary has.
+        fewest: how many observations it needs.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def summary(*args: Any, **kwargs: Any) -> Any:
+            call = signature.bind(*args, **kwargs)
+            call.apply_defaults()
+            given = call.arguments
+            _, data = _data_of(given, samples)
+            axes = [reduced_axes(given["axis"], one.ndim) for one in data]
+            counts = [math.prod(one.shape[axis] for axis in some) for one, some in zip(data, axes, strict=True)]
+            if min(counts) >= fewest:
+                return function(*call.args, **call.kwargs)
+            sums = [np.sum(one, some, keepdims=given["keepdims"]) for one, some in zip(data, axes, strict=True)]
+            return (functools.reduce(np.add, sums) * np.nan,) * results
 
         return summary
 

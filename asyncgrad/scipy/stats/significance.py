@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor
+from ...errors import ArgumentError
+from ..arguments import double
 from ..ufuncs import special
 from .nan_policies import Axis, along_last_axis, by_nan_policy
 from .p_values import tail
-from .results import SignificanceResult
+from .results import Results, SignificanceResult, register_results
 from .summaries import kurtosis, skew
 
-__all__ = ["chisquare", "jarque_bera", "kurtosistest", "normaltest", "power_divergence", "skewtest"]
+__all__ = [
+    "chi2_contingency",
+    "chisquare",
+    "jarque_bera",
+    "kurtosistest",
+    "normaltest",
+    "power_divergence",
+    "skewtest",
+]
 
 
 def _by_normal(function: str, statistic: Any, alternative: str) -> SignificanceResult:
@@ -257,3 +268,75 @@ def power_divergence(
         )
     power = _POWERS[lambda_] if isinstance(lambda_, str) else 1.0 if lambda_ is None else lambda_
     return _counted(f_obs, f_exp, ddof, axis, power, "power_divergence", nan_policy, keepdims)
+
+
+@final
+class Chi2ContingencyResult(Results[Tensor, Tensor, int, Tensor]):
+    """The result of `chi2_contingency`: the statistic, the p-value, the degrees of freedom and the expected counts."""
+
+    _names = ("statistic", "pvalue", "dof", "expected_freq")
+    _kept = 4
+
+    @property
+    def statistic(self) -> Tensor:
+        """What the test computes."""
+        return self[0]
+
+    @property
+    def pvalue(self) -> Tensor:
+        """The probability of a statistic as great, if the variables are independent."""
+        return self[1]
+
+    @property
+    def dof(self) -> int:
+        """The degrees of freedom."""
+        return self[2]
+
+    @property
+    def expected_freq(self) -> Tensor:
+        """The counts that the sums of the table let expect."""
+        return self[3]
+
+
+register_results(Chi2ContingencyResult)
+
+
+def chi2_contingency(
+    observed: Any, correction: bool = True, lambda_: Any = None, *, method: None = None
+) -> Chi2ContingencyResult:
+    """Return the test of whether the variables of a table of counts are independent, as `scipy.stats.chi2_contingency`.
+
+    Args:
+        observed: the counts, with an axis for each variable.
+        correction: whether Yates' correction is made where there is one degree of freedom.
+        lambda_: as for `power_divergence`.
+        method: None alone: what resamples counts has no derivative.
+
+    Raises:
+        ValueError: a count is below 0, or one of 0 is expected.
+
+    Example:
+        >>> from asyncgrad.scipy import stats
+        >>> stats.chi2_contingency([[10.0, 20.0], [30.0, 40.0]], correction=False).dof
+        1
+    """
+    if method is not None:
+        raise ArgumentError("scipy.stats.chi2_contingency of tensors resamples nothing: write method=None")
+    observed = double(observed)
+    if not observed.size or np.any(raw(observed) < 0):
+        raise ValueError("scipy.stats.chi2_contingency takes counts of at least 0, and one at least")
+    axes = range(observed.ndim)
+    sums = [np.sum(observed, tuple(other for other in axes if other != axis), keepdims=True) for axis in axes]
+    expected = functools.reduce(np.multiply, sums) / np.sum(observed) ** (observed.ndim - 1)
+    if np.any(raw(expected) == 0):
+        raise ValueError("scipy.stats.chi2_contingency takes a table of which no row or column is all 0")
+    dof = observed.size - sum(observed.shape) + observed.ndim - 1
+    if not dof:
+        # One variable alone: what is observed is what is expected.
+        return Chi2ContingencyResult(0.0 * np.sum(observed), 1.0 + 0.0 * np.sum(observed), 0, expected)
+    compared = observed
+    if dof == 1 and correction:
+        away = expected - observed
+        compared = observed + np.minimum(0.5, np.abs(away)) * np.sign(away)
+    found = power_divergence(compared, expected, observed.size - 1 - dof, None, lambda_)
+    return Chi2ContingencyResult(*found, dof, expected)

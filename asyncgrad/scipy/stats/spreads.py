@@ -98,6 +98,9 @@ def _center(sample: Any, center: str, proportiontocut: float, nan_policy: str) -
     if center == "trimmed":
         return trim_mean(sample, proportiontocut, -1, nan_policy=nan_policy, keepdims=True)
     is_omitting = nan_policy == "omit"
+    if is_omitting:
+        # A line of nothing but nan has no center, and is left out afterwards: 0 is one of which NumPy says nothing.
+        sample = np.where(np.all(np.isnan(raw(sample)), -1, keepdims=True), 0.0, sample)
     if center == "mean":
         return (np.nanmean if is_omitting else np.mean)(sample, -1, keepdims=True)
     return (np.nanmedian if is_omitting else np.median)(sample, -1, keepdims=True)

@@ -356,6 +356,8 @@ def zscore(a: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propa
     is_equal = (raw(a) == raw(a).take([0], axis) if axis is not None else raw(a) == raw(a).flat[0]).all(
         axis, keepdims=True
     )
+    if is_equal.all():
+        return a * np.nan
     # A spread of 0 has no derivative: the masked data get another.
     safe = np.where(is_equal, np.arange(a.size, dtype=a.dtype).reshape(a.shape), a) if is_equal.any() else a
     scores = (safe - np.mean(safe, axis, keepdims=True)) / np.std(safe, axis, ddof=ddof, keepdims=True)
@@ -522,10 +524,12 @@ def zmap(scores: Any, compare: Any, axis: int | None = 0, ddof: int = 0, nan_pol
 
 def _score(scores: Any, compare: Any, axis: int | None, ddof: int) -> Any:
     """Return the deviations from the mean of other data, of which nan is left out, over their spread."""
-    spread = np.nanstd(compare, axis, ddof=ddof, keepdims=True)
     is_nan = np.isnan(raw(scores))
-    # A nan would make the gradient of the spread nan.
+    # A nan would make the gradient of the spread nan, and of nothing but nan NumPy warns.
     known = np.where(is_nan, 0.0, scores)
+    is_unknown = np.all(np.isnan(raw(compare)), axis, keepdims=True)
+    compare = np.where(is_unknown, 0.0, compare)
+    spread = np.where(is_unknown, np.nan, np.nanstd(compare, axis, ddof=ddof, keepdims=True))
     return np.where(is_nan, np.nan, (known - np.nanmean(compare, axis, keepdims=True)) / spread)
 
 

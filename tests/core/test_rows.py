@@ -157,6 +157,22 @@ async def test_jacobians_of_rules_that_wait_run_their_rows_together_with_the_bit
     assert log.most[0] == 3 or transform is func.hessian
 
 
+@pytest.mark.parametrize(
+    ("call", "rows"),
+    [
+        (lambda fn, x: ag.jacobian(lambda x: (fn(x), fn(x).sum()), x), 4),
+        (lambda fn, x: func.jacrev(lambda tree: {"all": fn(tree["x"]), "sum": fn(tree["x"]).sum()})({"x": x}), 4),
+        (lambda fn, x: ag.hessian(lambda x, y: (fn(x) * fn(y)).sum(), (x, x + 1.0)), 6),
+        (lambda fn, x: func.hessian(lambda x, y: (fn(x) * fn(y)).sum(), (0, 1))(x, x + 1.0), 6),
+    ],
+    ids=["jacobian", "jacrev", "hessian", "func.hessian"],
+)
+async def test_the_rows_of_all_outputs_and_of_all_inputs_of_a_hessian_run_together(call, rows):
+    log = Log(lambda: 60)
+    await call(lambda x: Differentiable.apply(x, 0, log), np.array([0.3, 0.7, 1.1]))
+    assert log.most[0] >= rows, log.most
+
+
 class Computed(ag.Function):
     """x * x * 0.7, with a derivative that can be differentiated again."""
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..errors import GradientTypeError, GraphError, InvalidGradientError
 from .arrays import values
-from .arrays.interception import on_device_of_arguments
 from .arrays.tensor_base import TensorBase
 from .engine.engine import Engine
 from .engine.until_success import UNTIL_SUCCESS
+from .function.row_rule import stack_rows
 from .graph.leaf import gradient_edge
 from .rows import rows_at_once, run_numbered
 from .settings.arguments import must_be
@@ -74,7 +74,7 @@ async def execute_batched(
         if keep_graph is not True:
             await Engine.release(batch.edges, batch.inputs, until_success=keep_graph == UNTIL_SUCCESS)
     with set_grad_enabled(create_graph):
-        return size, [_stack_rows(column) for column in zip(*rows, strict=True)]
+        return size, [stack_rows(column) for column in zip(*rows, strict=True)]
 
 
 @final
@@ -167,15 +167,6 @@ def _check_batch(index: int, root: Any, batch: Any) -> None:
             f"the batch of gradients of output {index} has shape {shape}; its first dimension is the batch, and the "
             f"rest must be the shape of the output, {root._data.shape}: {wanted}"
         )
-
-
-@on_device_of_arguments
-def _stack_rows(column: Sequence[Any]) -> Any:
-    """Return the rows of one input as one array or tensor, with zeros for missing ones; None if all are missing."""
-    like = next((grad for grad in column if grad is not None), None)
-    if like is None:
-        return None
-    return np.stack([np.zeros_like(like) if grad is None else grad for grad in column])
 
 
 def _capture_empty(roots: Sequence[Edge], inputs: Sequence[Edge]) -> list[Any]:

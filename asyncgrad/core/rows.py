@@ -13,22 +13,20 @@ import math
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextvars import copy_context
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-from .arrays.tensor_base import TensorBase
 from .engine.completion import DelayWarningHandler
 from .engine.eager_task import EagerTask
 from .engine.exec_info import STEP
 from .engine.loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop, wait_through_cancellation
 from .engine.node_task import may_suspend
 from .engine.notes import add_note, text_of
+from .engine.numbering import number_rows
 from .engine.task_group import DepthScheduler
-from .graph.leaf import gradient_edge
 from .graph.node import next_order
 from .row_calls import RowRequests
 from .settings.arguments import whole_number
-from .settings.context import BLOCKING, CURRENT_GRAPH_TASK, ROW
+from .settings.context import BLOCKING, CURRENT_GRAPH_TASK, GRAD_MODE, ROW
 from .settings.loop_turn import keep_pace
 
 if TYPE_CHECKING:
@@ -130,46 +128,21 @@ async def run_numbered(run: Callable[[int], Coroutine[object, None, list[Any]]],
     `test_recorded_rows_that_wait_run_at_once_with_the_bits_of_one_by_one` compares.
     """
     begin = next_order()
-    rows = await run_together(run, count, limit)
-    end = next_order()
-    # Those of one row after the other, each after those that it leads to.
-    made: list[Node] = []
-    seen: set[Node] = set()
-    for grads in rows:
-        first = len(made)
-        for node in _made_between(begin, end, grads, seen):
-            made.append(node)
-            if not len(made) % STEP:
-                await keep_pace()
-        made[first:] = sorted(made[first:], key=attrgetter("order"), reverse=True)
-    # A hook, say, may have kept a tensor that leads to one of these nodes, and keeps its own number.
-    is_all = len(made) == begin - end - 1
-    for node in made:
-        if not is_all:
-            # As where a user sets the number: the engine does not trust it then.
-            node.make_meta()
-        node.order = next_order()
+    group = _RowGroup(run, count, limit, "row", is_numbered=True)
+    rows = await _run_group(group)
+    for _ in number_rows(begin, rows, by_graph=group.is_out_of_order):
+        await keep_pace()
     return rows
-
-
-def _made_between(begin: int, end: int, grads: Iterable[Any], seen: set[Node]) -> Iterator[Node]:
-    """Yield the nodes below gradients that were made meanwhile, and have not been seen."""
-    edges = [gradient_edge(grad) for grad in grads if isinstance(grad, TensorBase)]
-    stack = [edge.node for edge in edges if edge is not None]
-    while stack:
-        node = stack.pop()
-        # Else it is older, as is all that it leads to; or a leaf, or one whose number a user has set.
-        if node is not None and node not in seen and end < node.order < begin:
-            seen.add(node)
-            yield node
-            stack += node.next_nodes
 
 
 async def run_together(
     run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int, name: str = "row"
 ) -> list[T]:
     """Run rows, at most `limit` at once: see `run_rows`. Errors call one by its `name`, with its number."""
-    group = _RowGroup(run, count, limit, name)
+    return await _run_group(_RowGroup(run, count, limit, name))
+
+
+async def _run_group(group: _RowGroup[T]) -> list[T]:
     return run_on_own_loop(group.run()) if BLOCKING.get() else await group.run()
 
 
@@ -223,6 +196,7 @@ class _RowGroup(Generic[T]):
         count: how many rows there are.
         limit: how many may run at once.
         name: what errors call a row.
+        is_numbered: whether what the rows have recorded is numbered once they have ended.
     """
 
     __slots__ = (
@@ -237,9 +211,22 @@ class _RowGroup(Generic[T]):
         "_running",
         "_together",
         "_wake",
+        "is_numbered",
+        "is_out_of_order",
     )
 
-    def __init__(self, run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int, name: str) -> None:
+    def __init__(
+        self,
+        run: Callable[[int], Coroutine[object, None, T]],
+        count: int,
+        limit: int,
+        name: str,
+        *,
+        is_numbered: bool = False,
+    ) -> None:
+        self.is_numbered = is_numbered
+        #: Whether nodes of a row that wait may have recorded in the order of their waits.
+        self.is_out_of_order = False
         self._run = run
         self._limit = limit
         self._name = name
@@ -296,7 +283,7 @@ class _RowGroup(Generic[T]):
         self._together.scheduler.wake(0)
         try:
             while len(self._running) < self._limit and len(self._rows) < self._end:
-                index, row = len(self._rows), _Row(self._together)
+                index, row = len(self._rows), _Row(self, self._together)
                 context = copy_context()
                 context.run(ROW.set, row)
                 name = f"{self._name} {index}"
@@ -396,9 +383,10 @@ class _RowGroup(Generic[T]):
 class _Row:
     """One row, as its context sees it."""
 
-    __slots__ = ("around", "is_running", "together", "warnings")
+    __slots__ = ("_group", "around", "is_running", "together", "warnings")
 
-    def __init__(self, together: _Together) -> None:
+    def __init__(self, group: _RowGroup[Any], together: _Together) -> None:
+        self._group = group
         self.together = together
         self.around = CURRENT_GRAPH_TASK.get()
         self.is_running = True
@@ -418,6 +406,13 @@ class _Row:
     ) -> Awaitable[Any]:
         """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together."""
         return self.together.requests_of(node, answer).ask(grads)
+
+    def numbers(self, outer: object) -> bool:
+        """Tell whether what a backward inside of `outer` records is numbered with the other rows, and note that."""
+        if not (self.is_running and self._group.is_numbered and outer is self.around):
+            return False
+        self._group.is_out_of_order = True
+        return True
 
     def keep_warning(self, message: str, category: type[Warning]) -> bool:
         """Keep a warning until it can be issued where the rows are awaited; return False once they have ended."""
@@ -439,14 +434,16 @@ class _Together:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         #: Weakly, each as long as a row asks: a rule that computes a part of the graph anew has a new node each time.
-        self._requests: weakref.WeakValueDictionary[Node, RowRequests] = weakref.WeakValueDictionary()
+        #: A backward in a hook may be recorded where that around it is not: they share no call.
+        self._requests: weakref.WeakValueDictionary[tuple[Node, bool], RowRequests] = weakref.WeakValueDictionary()
         #: Counts the rows that run, or wait for a turn of the loop: all have to sleep before a request is sent that
         #: others could join. As long as rows are being started, that counts as one of them.
         self.scheduler = DepthScheduler(loop)
 
     def requests_of(self, node: Node, answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]) -> RowRequests:
         """Return the calls of the rule of a node for several rows; `answer` makes one."""
-        requests = self._requests.get(node)
+        key = node, bool(GRAD_MODE.get())
+        requests = self._requests.get(key)
         if requests is None:
-            requests = self._requests[node] = RowRequests(node, answer, self.scheduler)
+            requests = self._requests[key] = RowRequests(node, answer, self.scheduler)
         return requests

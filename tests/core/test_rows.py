@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import func, sync
-from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, InvalidGradientError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, GraphError, InvalidGradientError
 from asyncgrad.scipy import optimize
 from tests.core.rows_together import Alone, Answered, Log, Together
 from tests.support.clocks import TickingClock, hand_in
@@ -69,11 +69,58 @@ async def test_a_rule_for_several_rows_gets_all_that_are_ready_in_one_call():
     assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
 
 
-async def test_recorded_rows_are_asked_one_by_one_of_a_rule_for_several_rows():
+async def test_a_rule_for_several_rows_is_recorded_as_one_call():
+    async def second(log: Log, concurrency: int | None) -> Any:
+        x = point()
+        y = np.arange(0.1, 1.0, 0.1).reshape(3, 3) @ Answered.apply(np.sin(x), 0, log)
+        (found,) = await ag.grad([y], [x], [ROWS], is_grads_batched=True, create_graph=True, concurrency=concurrency)
+        (again,) = await ag.grad((found * found).sum(), [x])
+        return again
+
     log = Log()
-    found = await rows_of(Answered, log, create_graph=True)
-    assert (log.most[0], log.batches) == (1, {})
-    assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
+    np.testing.assert_allclose(await second(log, None), await second(Log(), 1), rtol=1e-12)
+    assert log.batches == {0: [3]}
+
+
+async def test_a_rule_for_several_rows_that_returns_an_array_is_told_so_where_it_is_differentiated():
+    class Sent(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.numpy() ** 2.0
+
+        @staticmethod
+        async def backward_batch(ctx, grads):
+            return grads.numpy() * 2.0 * ctx.saved_tensors[0].numpy()
+
+    x = point()
+    (found,) = await ag.grad([Sent.apply(x)], [x], [ROWS], is_grads_batched=True, create_graph=True)
+    assert found.tolist() == np.diag(2.0 * x.numpy()).tolist()
+    with pytest.raises(GraphError, match=r"Sent\.backward_batch .* returned an array, which has no history"):
+        await ag.grad(found.sum(), [x])
+
+
+@pytest.mark.parametrize("concurrency", [None, 1, "no rows"])
+async def test_second_derivatives_have_the_same_bits_whatever_rules_that_overlap_have_waited(concurrency):
+    async def second(*pauses: int) -> bytes:
+        random = np.random.default_rng(5)
+        x = leaf_of(random.standard_normal(4))
+        y: Any = sum(
+            Differentiable.apply(np.sin(x), 0, Log(lambda n=count: n)) * random.standard_normal(4) for count in pauses
+        )
+        if concurrency == "no rows":
+            (found,) = await ag.grad(y.sum(), [x], create_graph=True)
+        else:
+            (found,) = await ag.grad(
+                [y], [x], [np.eye(4)], is_grads_batched=True, create_graph=True, concurrency=concurrency
+            )
+        (again,) = await ag.grad((found * np.exp(found)).sum(), [x])
+        return bytes(again.numpy().tobytes())
+
+    assert (
+        len({await second(*pauses) for pauses in itertools.islice(itertools.permutations(range(0, 10, 2)), 0, 120, 17)})
+        == 1
+    )
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 5, 8, 13, 21, 22, 23, 34, 60])

@@ -14,8 +14,8 @@ from ..arrays.current_devices import runner_on_device, several_devices
 from ..arrays.device_arrays import unavailable
 from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
-from ..settings.context import CURRENT_NODE, LOOP_BELOW
-from ..settings.loop_turn import HERE, next_turn
+from ..settings.context import CURRENT_NODE, LOOP_BELOW, ROW
+from ..settings.loop_turn import HERE, keep_pace, next_turn
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from ..settings.without_suspending import run_without_suspending
 from .device import Device, device_here, home_of, is_elsewhere
@@ -23,11 +23,12 @@ from .executor import NodeTurn, Stop
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
 from .node_task import NodeTask
 from .notes import add_note
+from .numbering import number_again
 from .observation import warn_of_stall
 from .task_group import NodeTaskGroup, call_and_await, forget_job, note_suspended, send_to_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..graph.node import Node
     from ..settings.scheduling import Clock
@@ -87,6 +88,8 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 if step is Stop.BUDGET_SPENT or budget <= 0.0 or not graph_task.executor.is_waiting():
                     resumed, deadline = await _yield_to_loop(graph_task, group, clock, budget)
         captured: list[Any] = in_context(graph_task.finish)
+        for _ in _numbering(graph_task):
+            await keep_pace()
         if (device := graph_task.root.device) is not None and device.is_asynchronous:
             note_suspended(graph_task)
             await device.backpressure()
@@ -130,6 +133,20 @@ async def _yield_to_loop(
     return _resume(clock, budget)
 
 
+def _numbering(graph_task: GraphTask) -> Iterable[None]:
+    """Return what numbers the recorded nodes of a backward, unless they are in order or a backward around does it."""
+    outer, row = graph_task.outer, graph_task.context.get(ROW)
+    if (
+        not graph_task.is_out_of_order
+        or (outer is not None and outer.create_graph)
+        or (row is not None and row.numbers(outer))
+    ):
+        return ()
+    # Once, though a blocking driver may go on in another.
+    graph_task.is_out_of_order = False
+    return number_again(graph_task)
+
+
 def _runner(graph_task: GraphTask) -> Callable[..., Any]:
     """Return the function that calls others in the context of the backward."""
     streams = graph_task.streams
@@ -157,6 +174,8 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
             if isinstance(step, NodeTurn) and not _run_turn(graph_task, step):
                 return run_on_own_loop(drive(graph_task, step))
         captured: list[Any] = in_context(graph_task.finish)
+        for _ in _numbering(graph_task):
+            pass
         if not _run_callbacks(graph_task):
             return run_on_own_loop(drive(graph_task))
         return captured

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
-from ..graph.node import Edge
+from ..graph.node import Edge, next_order
 from ..settings.callers import shorten_traceback
 from ..settings.context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, set_grad_mode
 from ..settings.loop_turn import keep_pace
@@ -215,6 +215,8 @@ def _make_graph_task(
         anomaly=ANOMALY.get(),
         sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
+    if create_graph:
+        graph_task.recorded_since = next_order()
     if to_release is not None or most_answers:
         graph_task.to_release, graph_task.most_answers = to_release, most_answers or 1
     if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):

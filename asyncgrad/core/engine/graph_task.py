@@ -91,6 +91,7 @@ class GraphTask:
         "group",
         "has_error",
         "id",
+        "is_out_of_order",
         "is_running",
         "is_watched",
         "keep_graph",
@@ -101,6 +102,7 @@ class GraphTask:
         "outer",
         "outer_node",
         "read_ahead",
+        "recorded_since",
         "reentrant_depth",
         "remote_jobs",
         "root",
@@ -117,6 +119,8 @@ class GraphTask:
     executor: Executor
     #: What reads ahead the saved tensors that are stored elsewhere; set where there are some.
     read_ahead: Any
+    #: The `next_order()` at its begin; unset unless it is recorded.
+    recorded_since: int
     #: When it began, by the clock of its context; unset until a driver has it.
     since: float
     #: A weak reference to the NodeTaskGroup of its NodeTasks; None before the first. Weak, since a node holds its
@@ -157,6 +161,8 @@ class GraphTask:
         self.to_release: ToRelease | None = None
         self.most_answers = 0
         self.create_graph: bool = create_graph
+        #: Whether nodes that wait may have recorded in the order of their waits.
+        self.is_out_of_order: bool = False
         self.exit_on_error: bool = exit_on_error
         self.has_error: bool = False
         self.outer: GraphTask | None = outer

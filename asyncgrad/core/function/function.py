@@ -88,7 +88,8 @@ class Function:
 
     Where several backward passes run together through one graph, as the rows of a Jacobian do, `concurrent = True` says
     that `backward` may run for all of them at once. Or `backward_batch(ctx, *grads)` answers for all that are ready in
-    one call: each gradient has a leading axis with the rows, and so have those that it returns.
+    one call: each gradient has a leading axis with the rows, and so have those that it returns. Under `create_graph`
+    its operations are recorded, as those of `backward` are.
 
     The gradients that `backward` takes are its own: it may write into them and keep them. An array that it has returned
     it may fill anew in the next call.
@@ -643,7 +644,7 @@ class FunctionNode(SavingNode):
             if grad is None and ctx.materialize_grads and slot.dtype is not None:
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
-        if self.function._takes_rows and (row := ROW.get()) is not None and not recorded and row.is_here():
+        if self.function._takes_rows and (row := ROW.get()) is not None and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
         function = self.function
         # Nearly all define this alone.
@@ -689,9 +690,9 @@ class FunctionNode(SavingNode):
         # As in `apply`.
         return rule() if inspect.iscoroutinefunction(self.function.backward_batch) else self.run_backward(rule)
 
-    def check_batch(self, result: Any) -> tuple[Any, ...]:
+    def check_batch(self, result: Any, given: Sequence[Any]) -> tuple[Any, ...]:
         """Check what `backward_batch` returned, but its rows; return the gradients of the tensor arguments."""
-        return self._check_result(result, (), "backward_batch")
+        return self._check_result(result, given, "backward_batch")
 
     def _check_result(self, result: Any, given: Sequence[Any], rule: str = "backward") -> tuple[Any, ...]:
         """Check what backward returned, given the gradients `given`; return the gradients of the tensor arguments."""
@@ -730,7 +731,7 @@ class FunctionNode(SavingNode):
             grads = tuple(
                 [values.given_on_device(grad, self.device) if at in arrays else grad for at, grad in enumerate(grads)]
             )
-        return self._guard_arrays(grads, given, arrays) if is_recorded else grads
+        return self._guard_arrays(grads, given, arrays, rule) if is_recorded else grads
 
     def _one_for_each_argument(self, result: Any, rule: str) -> tuple[Any, ...]:
         """Return the gradients that backward has returned, one for each leaf of the arguments; raise if it has not."""
@@ -789,7 +790,9 @@ class FunctionNode(SavingNode):
         names = [path for at, one in enumerate(self._argument_trees, 1) for path in paths(one, f"argument {at}")]
         return names[index]
 
-    def _guard_arrays(self, grads: tuple[Any, ...], given: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
+    def _guard_arrays(
+        self, grads: tuple[Any, ...], given: Sequence[Any], places: Sequence[int], rule: str
+    ) -> tuple[Any, ...]:
         """Return gradients under `create_graph`; differentiating an array among them, which has no history, raises.
 
         A tensor without history counts as a constant.
@@ -802,8 +805,8 @@ class FunctionNode(SavingNode):
             [grads[index] for index in arrays],
             edges,
             self.device,
-            f"{self._subject()} an array, which has no history, and it was to be differentiated: compute with NumPy's "
-            "functions on the tensors that backward takes; or return ag.asarray(array) for a constant",
+            f"{self._subject(rule)} an array, which has no history, and it was to be differentiated: compute with "
+            "NumPy's functions on the tensors that backward takes; or return ag.asarray(array) for a constant",
         )
         results = list(grads)
         for index, grad in zip(arrays, found, strict=True):

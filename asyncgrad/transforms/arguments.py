@@ -11,6 +11,7 @@ import numpy as np
 from ..core.arrays.tensor_base import CreationMeta
 from ..core.arrays.values import is_device_array, wrap, zeros_like
 from ..core.backward import capture
+from ..core.engine.joint_commit import JointCommit
 from ..core.function.function import Function
 from ..core.graph.leaf import gradient_edge
 from ..core.rows import run_rows
@@ -328,11 +329,12 @@ async def gradient_rows(
         one_hot[element] = unit
         # Not by `gradients`: each coroutine between a row and what it waits for is entered at each wait.
         grad = wrap(one_hot.reshape(output.shape), output._device)
-        return capture((output,), (grad,), inputs, True, create_graph)
+        return capture((output,), (grad,), inputs, True, create_graph, commit)
 
+    commit = JointCommit()
     edges = [gradient_edge(output) for output in outputs]
     roots = [None if edge is None else edge.node for edge in edges]
-    rows = iter(await run_rows(row, len(starts), roots, concurrency=concurrency))
+    rows = iter(await commit.after(run_rows(row, len(starts), roots, concurrency=concurrency)))
     return [
         [tuple(next(rows)) if output.requires_grad else (None,) * len(inputs) for _ in range(output.size)]
         for output in outputs

@@ -14,11 +14,12 @@ from ..arrays.current_devices import runner_on_device, several_devices
 from ..arrays.device_arrays import unavailable
 from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
-from ..settings.context import CURRENT_NODE, LOOP_BELOW, ROW
+from ..settings.context import BLOCKING, CURRENT_NODE, LOOP_BELOW, ROW
 from ..settings.loop_turn import HERE, keep_pace, next_turn
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from ..settings.without_suspending import run_without_suspending
 from .device import Device, device_here, home_of, is_elsewhere
+from .device_limit import PERMIT
 from .executor import NodeTurn, Stop
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
 from .node_task import NodeTask
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
 
     from ..graph.node import Node
     from ..settings.scheduling import Clock
+    from .device_limit import Permit
     from .graph_task import GraphTask
     from .remote import CoroutineJob
 
-__all__ = ["DRIVING", "drive", "drive_blocking", "suspension_error"]
+__all__ = ["DRIVING", "drive", "drive_blocking", "run_to_end", "suspension_error"]
 
 #: What libraries of other arrays than NumPy's say of what they lack, and of arrays that they do not take.
 _REFUSALS = (
@@ -47,8 +49,35 @@ _REFUSALS = (
 )
 
 
+async def run_to_end(graph_task: GraphTask) -> list[Any]:
+    """Drive a GraphTask, awaited or blocking, to its end; return the captures.
+
+    If a body has called it, that body's permit on its device is lent to other bodies meanwhile. Called again for one
+    that has run all its nodes, it runs the final callbacks.
+    """
+    if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
+        return await _drive_with_permit_lent(permit, graph_task)
+    return drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+
+
+async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
+    permit.lend()
+    try:
+        captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+    except BaseException:
+        permit.force_reacquire()
+        raise
+    if BLOCKING.get():
+        permit.force_reacquire()
+    else:
+        await permit.reacquire()
+    return captured
+
+
 async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
-    """Drive a GraphTask to its end, final callbacks included, suspending where its nodes do; return the captures.
+    """Drive a GraphTask to its end, suspending where its nodes do; return the captures.
+
+    Final callbacks are included, unless it ends together with others.
 
     Args:
         graph_task: the backward.
@@ -93,10 +122,12 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         if (device := graph_task.root.device) is not None and device.is_asynchronous:
             note_suspended(graph_task)
             await device.backpressure()
-        if graph_task.completion is None and group is None:
+        has_callbacks = graph_task.completion is not None and graph_task.commit is None
+        if group is None and not has_callbacks:
             return captured
         group = group or NodeTaskGroup(graph_task, running_loop())
-        await group.run_callbacks()
+        if has_callbacks:
+            await group.run_callbacks()
         await group.deliver_cancellation()
         return captured
     except BaseException as error:
@@ -135,16 +166,13 @@ async def _yield_to_loop(
 
 def _numbering(graph_task: GraphTask) -> Iterable[None]:
     """Return what numbers the recorded nodes of a backward, unless they are in order or a backward around does it."""
-    outer, row = graph_task.outer, graph_task.context.get(ROW)
-    if (
-        not graph_task.is_out_of_order
-        or (outer is not None and outer.create_graph)
-        or (row is not None and row.numbers(outer))
-    ):
+    if not graph_task.is_out_of_order:
         return ()
-    # Once, though a blocking driver may go on in another.
+    # Once, though another driver may go on.
     graph_task.is_out_of_order = False
-    return number_again(graph_task)
+    outer, row = graph_task.outer, graph_task.context.get(ROW)
+    is_around = (outer is not None and outer.create_graph) or (row is not None and row.numbers(outer))
+    return () if is_around else number_again(graph_task)
 
 
 def _runner(graph_task: GraphTask) -> Callable[..., Any]:
@@ -176,7 +204,7 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
         captured: list[Any] = in_context(graph_task.finish)
         for _ in _numbering(graph_task):
             pass
-        if not _run_callbacks(graph_task):
+        if graph_task.commit is None and not _run_callbacks(graph_task):
             return run_on_own_loop(drive(graph_task))
         return captured
     except BaseException as error:

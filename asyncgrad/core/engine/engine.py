@@ -18,8 +18,7 @@ from .background import LoopBackground
 from .compiled.api import COMPILED_AFTER, find_compiled
 from .compiled.cache import CACHE
 from .dependency_executor import DependencyExecutor
-from .device_limit import PERMIT
-from .driver import drive, drive_blocking
+from .driver import drive, drive_blocking, run_to_end
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ..graph.node import Node
-    from .device_limit import Permit
     from .executor import Executor
+    from .joint_commit import JointCommit
 
 __all__ = ["Engine"]
 
@@ -62,6 +61,7 @@ class Engine:
         exit_on_error: bool = False,
         sums: Mapping[Node, tuple[Any, bool]] | None = None,
         most_answers: int = 0,
+        commit: JointCommit | None = None,
     ) -> list[Any]:
         """Run a backward from `roots` to its end; return the captured gradients.
 
@@ -77,6 +77,7 @@ class Engine:
             exit_on_error: whether to complete the task at the first error; this call returns once no body runs then.
             sums: by leaf, an earlier sum that its gradients are added to, and whether its `.grad` is to become the new.
             most_answers: how many answers a memoized node keeps for the next try; under "until_success" at least one.
+            commit: ends it together with other backward passes of the same call; None where it ends by itself.
         """
         start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
         limits = to_release = None
@@ -89,17 +90,23 @@ class Engine:
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release, most_answers
         )
+        graph_task.commit, is_open = commit, False
         del start, grads  # Now the executor may have the only references to them.
         try:
-            if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
-                captured = await _drive_with_permit_lent(permit, graph_task)
+            # As `run_to_end`, nearly always.
+            if graph_task.outer is not None:
+                captured = await run_to_end(graph_task)
             else:
                 captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+            if commit is not None and (is_open := commit.takes(graph_task)):
+                return captured
             if graph_task.completion is not None:
                 graph_task.completion.warnings.replay()
             graph_task.succeed()
         except BaseException as error:
             _note_failure(graph_task, error)
+            if commit is not None and (is_open := commit.takes(graph_task)):
+                raise
             if graph_task.completion is not None:
                 await complete_with_error(graph_task.completion, error)
             raise
@@ -110,7 +117,8 @@ class Engine:
                 graph_task.release(graph_task.to_release)
             return captured
         finally:
-            graph_task.close()
+            if not is_open:
+                graph_task.close()
 
     @staticmethod
     async def release(roots: Sequence[Edge], inputs: Sequence[Edge], *, until_success: bool) -> None:
@@ -149,21 +157,6 @@ def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
         graph_task.observation.fail(error)
     if isinstance(error, Exception):
         shorten_traceback(error)
-
-
-async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
-    """Drive a task that a body has called to its end, with the body's permit on its device lent to other bodies."""
-    permit.lend()
-    try:
-        captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
-    except BaseException:
-        permit.force_reacquire()
-        raise
-    if BLOCKING.get():
-        permit.force_reacquire()
-    else:
-        await permit.reacquire()
-    return captured
 
 
 async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .completion import CompletionFuture
     from .executor import Executor
     from .instruments import ObservedSteps
+    from .joint_commit import JointCommit
 
 __all__ = ["CPU_DEVICE", "NO_DEVICE", "SUSPENDED", "GraphTask", "all_suspended", "release_within"]
 
@@ -80,6 +81,7 @@ class GraphTask:
         "anomaly",
         "captured",
         "changes",
+        "commit",
         "completion",
         "context",
         "create_graph",
@@ -184,6 +186,8 @@ class GraphTask:
         self.changes: list[Change] = []
         #: Final callbacks, delayed warnings and the completion future; None until one of them is asked for.
         self.completion: Completion | None = None
+        #: What ends it together with others, once it has run its nodes; None where it ends by itself.
+        self.commit: JointCommit | None = None
         #: The DepthScheduler of the loop that drives this task; None where no loop does.
         self.scheduler: Any = None
         #: The nodes that run on workers of their devices, each with its CoroutineJob; None before the first.

@@ -130,7 +130,7 @@ async def run_numbered(run: Callable[[int], Coroutine[object, None, list[Any]]],
     begin = next_order()
     group = _RowGroup(run, count, limit, "row", is_numbered=True)
     rows = await _run_group(group)
-    for _ in number_rows(begin, rows, by_graph=group.is_out_of_order):
+    for _ in number_rows(begin, rows, by_graph=group.is_out_of_order()):
         await keep_pace()
     return rows
 
@@ -203,6 +203,7 @@ class _RowGroup(Generic[T]):
         "_end",
         "_error",
         "_failed",
+        "_is_numbered",
         "_limit",
         "_name",
         "_results",
@@ -211,8 +212,6 @@ class _RowGroup(Generic[T]):
         "_running",
         "_together",
         "_wake",
-        "is_numbered",
-        "is_out_of_order",
     )
 
     def __init__(
@@ -224,9 +223,7 @@ class _RowGroup(Generic[T]):
         *,
         is_numbered: bool = False,
     ) -> None:
-        self.is_numbered = is_numbered
-        #: Whether nodes of a row that wait may have recorded in the order of their waits.
-        self.is_out_of_order = False
+        self._is_numbered = is_numbered
         self._run = run
         self._limit = limit
         self._name = name
@@ -245,7 +242,7 @@ class _RowGroup(Generic[T]):
     async def run(self) -> list[T]:
         """Run all rows; return their results in order, or raise the error of the first one that has failed."""
         loop = running_loop()
-        self._together = _Together(loop)
+        self._together = _Together(loop, self._is_numbered)
         try:
             while self._running or len(self._rows) < self._end:
                 await self._start_rows(loop)
@@ -273,6 +270,10 @@ class _RowGroup(Generic[T]):
             # The traceback of the error refers to this frame: leave no cycle.
             del failure
 
+    def is_out_of_order(self) -> bool:
+        """Tell whether nodes of a row that wait may have recorded in the order of their waits."""
+        return self._together.is_out_of_order
+
     def _stop_keeping(self) -> None:
         for row in self._rows:
             row.is_running = False
@@ -283,7 +284,7 @@ class _RowGroup(Generic[T]):
         self._together.scheduler.wake(0)
         try:
             while len(self._running) < self._limit and len(self._rows) < self._end:
-                index, row = len(self._rows), _Row(self, self._together)
+                index, row = len(self._rows), _Row(self._together)
                 context = copy_context()
                 context.run(ROW.set, row)
                 name = f"{self._name} {index}"
@@ -383,10 +384,9 @@ class _RowGroup(Generic[T]):
 class _Row:
     """One row, as its context sees it."""
 
-    __slots__ = ("_group", "around", "is_running", "together", "warnings")
+    __slots__ = ("around", "is_running", "together", "warnings")
 
-    def __init__(self, group: _RowGroup[Any], together: _Together) -> None:
-        self._group = group
+    def __init__(self, together: _Together) -> None:
         self.together = together
         self.around = CURRENT_GRAPH_TASK.get()
         self.is_running = True
@@ -409,9 +409,9 @@ class _Row:
 
     def numbers(self, outer: object) -> bool:
         """Tell whether what a backward inside of `outer` records is numbered with the other rows, and note that."""
-        if not (self.is_running and self._group.is_numbered and outer is self.around):
+        if not (self.is_running and self.together.is_numbered and outer is self.around):
             return False
-        self._group.is_out_of_order = True
+        self.together.is_out_of_order = True
         return True
 
     def keep_warning(self, message: str, category: type[Warning]) -> bool:
@@ -427,12 +427,16 @@ class _Together:
 
     Args:
         loop: their event loop.
+        is_numbered: whether what they have recorded is numbered once all have ended.
     """
 
-    __slots__ = ("_requests", "loop", "scheduler")
+    __slots__ = ("_requests", "is_numbered", "is_out_of_order", "loop", "scheduler")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_numbered: bool) -> None:
         self.loop = loop
+        self.is_numbered = is_numbered
+        #: Whether nodes of a row that wait may have recorded in the order of their waits.
+        self.is_out_of_order = False
         #: Weakly, each as long as a row asks: a rule that computes a part of the graph anew has a new node each time.
         #: A backward in a hook may be recorded where that around it is not: they share no call.
         self._requests: weakref.WeakValueDictionary[tuple[Node, bool], RowRequests] = weakref.WeakValueDictionary()

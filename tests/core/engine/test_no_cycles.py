@@ -255,7 +255,7 @@ async def test_rows_that_commit_together_are_freed(failing):
 
     await attempt()
     await settle()
-    assert len(references) > 3
+    assert len(references) > 1
     assert alive(references) == []
 
 

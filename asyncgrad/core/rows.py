@@ -20,7 +20,7 @@ from .engine.eager_task import EagerTask
 from .engine.exec_info import STEP
 from .engine.loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop, wait_through_cancellation
 from .engine.node_task import may_suspend
-from .engine.notes import add_note, text_of
+from .engine.notes import add_note, later_errors_of, text_of
 from .engine.numbering import number_rows
 from .engine.task_group import DepthScheduler
 from .graph.node import next_order
@@ -230,7 +230,7 @@ class _RowGroup(Generic[T]):
         #: Rows from here on do not run: their number, or the first row that has failed.
         self._end = count
         self._error: BaseException | None = None
-        #: What the rows have raised that failed, by their numbers.
+        #: What the rows have raised that failed, or whose clean-up did as they were cancelled, by their numbers.
         self._failed: dict[int, str] = {}
         self._results: dict[int, T] = {}
         #: All rows that have started, with the warnings that they keep.
@@ -252,6 +252,7 @@ class _RowGroup(Generic[T]):
             try:
                 await self._end_all(error)
             finally:
+                self._note_others(error)
                 self._stop_keeping()
                 for row in self._rows:
                     row.warnings.replay_beside(error)
@@ -310,14 +311,15 @@ class _RowGroup(Generic[T]):
         index = self._running.pop(task)
         if self._wake is not None:
             self._wake.set()
+        error: BaseException | None
         if task.cancelled():
-            error: BaseException | None = task.cancelled_by or asyncio.CancelledError(
-                f"{self._name} {index} was cancelled"
-            )
+            error = task.cancelled_by or asyncio.CancelledError(f"{self._name} {index} was cancelled")
+            if later := later_errors_of(error):
+                self._failed[index] = "; ".join(later)
         else:
             error = task.exception()
             if error is not None:
-                self._failed[index] = text_of(error)
+                self._failed[index] = f"raised {text_of(error)}"
         if error is None:
             self._results[index] = task.result()
         elif index < self._end:
@@ -331,12 +333,12 @@ class _RowGroup(Generic[T]):
                 task.cancel()
 
     def _note_others(self, error: BaseException) -> None:
-        """Add to the error that is raised what the other rows have raised."""
-        text = text_of(error)
+        """Add to the error that is raised what the other rows have raised, in their clean-up, say."""
+        text = f"raised {text_of(error)}"
         others = {index: other for index, other in sorted(self._failed.items()) if index != self._end}
         different = {index: other for index, other in others.items() if other != text}
         for index, other in list(different.items())[:_MOST_NOTES]:
-            add_note(error, f"{self._name} {index}, which ran beside it, raised {other}")
+            add_note(error, f"{self._name} {index}, which ran beside it, {other}")
         if len(different) > _MOST_NOTES:
             rest = len(different) - _MOST_NOTES
             add_note(error, f"{self._name}s that ran beside it and raised other errors than these: {rest}")

@@ -98,14 +98,16 @@ class Engine:
                 captured = await run_to_end(graph_task)
             else:
                 captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
-            if commit is not None and (is_open := commit.takes(graph_task)):
-                return captured
             if graph_task.completion is not None:
                 graph_task.completion.warnings.replay()
+            if commit is not None and (is_open := commit.takes(graph_task)):
+                return captured
             graph_task.succeed()
         except BaseException as error:
             _note_failure(graph_task, error)
             if commit is not None and (is_open := commit.takes(graph_task)):
+                if graph_task.completion is not None:
+                    graph_task.completion.warnings.replay_beside(error)
                 raise
             if graph_task.completion is not None:
                 await complete_with_error(graph_task.completion, error)

@@ -166,6 +166,9 @@ class Line:
         except BaseException:
             self._withdraw(waiter)
             raise
+        with _MUTEX:
+            self.waited += waiter.waited
+            self.longest_wait = max(self.longest_wait, waiter.waited)
 
     def leave(self) -> None:
         """Give a place back, and the next in line has it; from any thread."""
@@ -226,8 +229,6 @@ class Line:
             if not first.loop.is_closed() and first.offer():
                 first.started = self._start(first.loop)
                 first.waited = first.loop.time() - first.since
-                self.waited += first.waited
-                self.longest_wait = max(self.longest_wait, first.waited)
 
     def _withdraw(self, waiter: _Waiter) -> None:
         """Forget one that waits no more, or give its place to the next."""
@@ -235,7 +236,6 @@ class Line:
             if waiter.has_place:
                 # It never began: the next may start in its place, also by the rate.
                 self.started -= 1
-                self.waited -= waiter.waited
                 if waiter.started in self._starts:
                     self._starts.remove(waiter.started)
                 self.leave()

@@ -444,6 +444,7 @@ async def test_what_has_waited_for_a_limit_is_in_a_profile(tmp_path):
         ({"requests": 4}, "limit(requests=4)"),
         ({"rate": 10, "per": 60}, "limit(rate=10, per=60)"),
         ({"requests": 1, "rate": 2}, "limit(requests=1, rate=2, per=1)"),
+        ({"hedge_after": 0.5}, "limit(hedge_after=0.5)"),
         ({"requests": 10**5000}, "limit(requests=<16610 bits>)"),
     ],
 )

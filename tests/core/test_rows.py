@@ -100,6 +100,27 @@ async def test_a_rule_for_several_rows_that_returns_an_array_is_told_so_where_it
         await ag.grad(found.sum(), [x])
 
 
+@pytest.mark.parametrize("concurrency", [None, 1])
+async def test_a_rule_for_several_rows_alone_answers_for_one_as_well(concurrency):
+    class Scaled(ag.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            return x.numpy() * factor
+
+        @staticmethod
+        def backward_batch(ctx, grads):
+            return grads * ctx.factor, None
+
+    x = point()
+    await ag.backward(Scaled.apply(x, 2.0).sum())
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+    sync.backward(Scaled.apply(x, 2.0).sum())
+    found = await ag.jacobian(lambda x: Scaled.apply(x, 3.0), x.numpy(), concurrency=concurrency)
+    assert (found.tolist(), x.grad.tolist()) == ((3.0 * ROWS).tolist(), [4.0, 4.0, 4.0])
+    assert await ag.gradgradcheck(lambda x: Scaled.apply(x, 3.0) * x, (point(),))
+
+
 @pytest.mark.parametrize("concurrency", [None, 1, "no rows"])
 async def test_second_derivatives_have_the_same_bits_whatever_rules_that_overlap_have_waited(concurrency):
     async def second(*pauses: int) -> bytes:

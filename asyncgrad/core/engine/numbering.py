@@ -33,8 +33,8 @@ def number_again(graph_task: GraphTask) -> Iterator[None]:
             steps += 1
             if not steps % STEP:
                 yield
-            if isinstance(node, Leaf):
-                grads.append(node.variable.grad)
+            if isinstance(node, Leaf) and (meta := node.variable._meta) is not None:
+                grads.append(meta.grad)
     yield from number_rows(graph_task.recorded_since, [grads], by_graph=True)
 
 

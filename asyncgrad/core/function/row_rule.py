@@ -69,7 +69,8 @@ async def answer_rows(node: RowRule, rows: Sequence[Sequence[Any]]) -> list[tupl
 
 def _each_row(grad: Any, count: int) -> list[Any]:
     # A tensor becomes rows by one node for all of them.
-    if grad.__class__ is np.ndarray or isinstance(grad, TensorBase):
+    may_iterate = grad.__class__ is np.ndarray or isinstance(grad, TensorBase)
+    if may_iterate:
         return list(grad)
     return [None if grad is None else grad[row] for row in range(count)]
 

@@ -75,9 +75,7 @@ async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list
 
 
 async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
-    """Drive a GraphTask to its end, suspending where its nodes do; return the captures.
-
-    Final callbacks are included, unless it ends together with others.
+    """Drive a GraphTask to its end, suspending where its nodes do; return the captures. Final callbacks run in it.
 
     Args:
         graph_task: the backward.
@@ -117,16 +115,12 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 if step is Stop.BUDGET_SPENT or budget <= 0.0 or not graph_task.executor.is_waiting():
                     resumed, deadline = await _yield_to_loop(graph_task, group, clock, budget)
         captured: list[Any] = in_context(graph_task.finish)
-        for _ in _numbering(graph_task):
-            await keep_pace()
-        if (device := graph_task.root.device) is not None and device.is_asynchronous:
-            note_suspended(graph_task)
-            await device.backpressure()
-        has_callbacks = graph_task.completion is not None and graph_task.commit is None
-        if group is None and not has_callbacks:
+        if graph_task.is_out_of_order or getattr(graph_task.root.device, "is_asynchronous", False):
+            await _settle(graph_task)
+        if group is None and not _has_callbacks(graph_task):
             return captured
         group = group or NodeTaskGroup(graph_task, running_loop())
-        if has_callbacks:
+        if _has_callbacks(graph_task):
             await group.run_callbacks()
         await group.deliver_cancellation()
         return captured
@@ -162,6 +156,20 @@ async def _yield_to_loop(
         group.collect()
     graph_task.executor.recheck()
     return _resume(clock, budget)
+
+
+async def _settle(graph_task: GraphTask) -> None:
+    """Number what has been recorded, and wait until the device of the root may take more."""
+    for _ in _numbering(graph_task):
+        await keep_pace()
+    device = graph_task.root.device
+    if device is not None and device.is_asynchronous:
+        note_suspended(graph_task)
+        await device.backpressure()
+
+
+def _has_callbacks(graph_task: GraphTask) -> bool:
+    return graph_task.completion is not None and not graph_task.ends_with_others
 
 
 def _numbering(graph_task: GraphTask) -> Iterable[None]:
@@ -204,7 +212,7 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
         captured: list[Any] = in_context(graph_task.finish)
         for _ in _numbering(graph_task):
             pass
-        if graph_task.commit is None and not _run_callbacks(graph_task):
+        if not graph_task.ends_with_others and not _run_callbacks(graph_task):
             return run_on_own_loop(drive(graph_task))
         return captured
     except BaseException as error:

@@ -18,7 +18,7 @@ from .background import LoopBackground
 from .compiled.api import COMPILED_AFTER, find_compiled
 from .compiled.cache import CACHE
 from .dependency_executor import DependencyExecutor
-from .driver import drive, drive_blocking, run_to_end
+from .driver import drive, run_to_end
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
@@ -45,7 +45,10 @@ register_background(LoopBackground())
 
 @final
 class Engine:
-    """Runs backward passes. It has no state: each backward has its own GraphTask."""
+    """Runs backward passes. It has no state: each backward has its own GraphTask.
+
+    One suspends where a node does or the budget is spent. One that fails leaves no body running, and `.grad` as it was.
+    """
 
     __slots__ = ()
 
@@ -64,8 +67,6 @@ class Engine:
         commit: JointCommit | None = None,
     ) -> list[Any]:
         """Run a backward from `roots` to its end; return the captured gradients.
-
-        Suspends where a node does or the budget is spent. One that fails leaves no body running, and `.grad` as it was.
 
         Args:
             roots: the edges it starts from; their nodes are not None.
@@ -90,36 +91,27 @@ class Engine:
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release, most_answers
         )
-        graph_task.commit, is_open = commit, False
+        graph_task.ends_with_others = commit is not None
         del start, grads  # Now the executor may have the only references to them.
         try:
-            # As `run_to_end`, nearly always.
-            if graph_task.outer is not None:
-                captured = await run_to_end(graph_task)
-            else:
-                captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+            captured = await (run_to_end if graph_task.outer is not None or BLOCKING.get() else drive)(graph_task)
             if graph_task.completion is not None:
                 graph_task.completion.warnings.replay()
-            if commit is not None and (is_open := commit.takes(graph_task)):
+            if commit is not None and commit.takes(graph_task):
                 return captured
             graph_task.succeed()
         except BaseException as error:
             _note_failure(graph_task, error)
-            if commit is not None and (is_open := commit.takes(graph_task)):
-                if graph_task.completion is not None:
-                    graph_task.completion.warnings.replay_beside(error)
-                raise
-            if graph_task.completion is not None:
+            is_open = commit is not None and commit.takes(graph_task, error)
+            if graph_task.completion is not None and not is_open:
                 await complete_with_error(graph_task.completion, error)
             raise
         else:
-            if graph_task.completion is not None:
-                graph_task.completion.succeed(graph_task.captured_grads)
-            if graph_task.to_release is not None:
-                graph_task.release(graph_task.to_release)
+            if graph_task.completion is not None or graph_task.to_release is not None:
+                graph_task.conclude()
             return captured
         finally:
-            if not is_open:
+            if commit is None or not graph_task.ends_with_others:
                 graph_task.close()
 
     @staticmethod
@@ -210,6 +202,7 @@ def _make_graph_task(
         anomaly=ANOMALY.get(),
         sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
+    graph_task.is_out_of_order = False
     if create_graph:
         graph_task.recorded_since = next_order()
     if to_release is not None or most_answers:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .completion import CompletionFuture
     from .executor import Executor
     from .instruments import ObservedSteps
-    from .joint_commit import JointCommit
 
 __all__ = ["CPU_DEVICE", "NO_DEVICE", "SUSPENDED", "GraphTask", "all_suspended", "release_within"]
 
@@ -81,11 +80,11 @@ class GraphTask:
         "anomaly",
         "captured",
         "changes",
-        "commit",
         "completion",
         "context",
         "create_graph",
         "driver",
+        "ends_with_others",
         "executor",
         "exit_on_error",
         "failed_node",
@@ -121,6 +120,10 @@ class GraphTask:
     executor: Executor
     #: What reads ahead the saved tensors that are stored elsewhere; set where there are some.
     read_ahead: Any
+    #: Whether it ends together with others of one call, once all have run their nodes: see `JointCommit`.
+    ends_with_others: bool
+    #: Whether nodes that wait may have recorded in the order of their waits.
+    is_out_of_order: bool
     #: The `next_order()` at its begin; unset unless it is recorded.
     recorded_since: int
     #: When it began, by the clock of its context; unset until a driver has it.
@@ -163,8 +166,6 @@ class GraphTask:
         self.to_release: ToRelease | None = None
         self.most_answers = 0
         self.create_graph: bool = create_graph
-        #: Whether nodes that wait may have recorded in the order of their waits.
-        self.is_out_of_order: bool = False
         self.exit_on_error: bool = exit_on_error
         self.has_error: bool = False
         self.outer: GraphTask | None = outer
@@ -186,8 +187,6 @@ class GraphTask:
         self.changes: list[Change] = []
         #: Final callbacks, delayed warnings and the completion future; None until one of them is asked for.
         self.completion: Completion | None = None
-        #: What ends it together with others, once it has run its nodes; None where it ends by itself.
-        self.commit: JointCommit | None = None
         #: The DepthScheduler of the loop that drives this task; None where no loop does.
         self.scheduler: Any = None
         #: The nodes that run on workers of their devices, each with its CoroutineJob; None before the first.
@@ -305,6 +304,13 @@ class GraphTask:
             outer.changes, self.changes = self.changes, outer.changes
             return
         merge_changes(self.changes, outer.changes)
+
+    def conclude(self) -> None:
+        """Resolve the future, and release what was kept until success: the changes to gradients have been committed."""
+        if self.completion is not None:
+            self.completion.succeed(self.captured_grads)
+        if self.to_release is not None:
+            self.release(self.to_release)
 
     def release(self, kept: ToRelease) -> None:
         """Release what was kept until this backward has succeeded; a nested one leaves that to the outer one.

@@ -33,12 +33,17 @@ class JointCommit:
         #: Those that have run all their nodes, or failed, and have something to commit or to take back.
         self._open: list[GraphTask] = []
 
-    def takes(self, graph_task: GraphTask) -> bool:
-        """Take over the end of a backward that has run its nodes; return False where nothing is left to commit."""
-        if graph_task.completion is None and not graph_task.changes and graph_task.to_release is None:
-            return False
-        self._open.append(graph_task)
-        return True
+    def takes(self, graph_task: GraphTask, error: BaseException | None = None) -> bool:
+        """Take over the end of a backward, which has run its nodes or failed; return False where it may end at once."""
+        completion = graph_task.completion
+        is_taken = completion is not None or bool(graph_task.changes) or graph_task.to_release is not None
+        graph_task.ends_with_others = is_taken
+        if completion is not None and error is not None:
+            # Where it runs: warnings are told in the order of the rows.
+            completion.warnings.replay_beside(error)
+        if is_taken:
+            self._open.append(graph_task)
+        return is_taken
 
     async def after(self, backwards: Coroutine[object, None, T]) -> T:
         """Await what runs the backward passes, commit what they have left, and return its result."""
@@ -47,7 +52,7 @@ class JointCommit:
             # In the order in which they began.
             self._open.sort(key=attrgetter("id"))
             for graph_task in self._open:
-                graph_task.commit = None
+                graph_task.ends_with_others = False
                 await run_to_end(graph_task)
             for graph_task in self._open:
                 if graph_task.completion is not None:
@@ -59,10 +64,7 @@ class JointCommit:
             raise
         else:
             for graph_task in self._open:
-                if graph_task.completion is not None:
-                    graph_task.completion.succeed(graph_task.captured_grads)
-                if graph_task.to_release is not None:
-                    graph_task.release(graph_task.to_release)
+                graph_task.conclude()
             return result
         finally:
             for graph_task in self._open:

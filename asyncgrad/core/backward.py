@@ -41,6 +41,7 @@ from .settings.context import TRAINING_STEPS, TrainingStepLike
 if TYPE_CHECKING:
     from .arrays.array_like import TensorLike
     from .arrays.value_type import ValueType
+    from .engine.joint_commit import JointCommit
     from .tree.structure import Tree, TreeStructure
 
 __all__ = ["BackwardOptions", "GradOptions", "ValueRoot", "backward", "begin_backward", "capture", "grad"]
@@ -325,6 +326,7 @@ async def capture(
     inputs: Sequence[TensorBase],
     keep_graph: bool | Literal["until_success"],
     create_graph: bool,
+    commit: JointCommit | None = None,
 ) -> list[Any]:
     """Return the gradients of `outputs` with respect to `inputs`, None for an input that they do not depend on.
 
@@ -348,6 +350,7 @@ async def capture(
         create_graph=create_graph,
         accumulate=False,
         inputs=input_edges(inputs, None),
+        commit=commit,
     )
     return [
         None if value is None else _gradient_of(tensor, value)

@@ -9,10 +9,11 @@ import numpy as np
 
 from ..errors import GradientTypeError, GraphError, InvalidGradientError
 from .arrays import values
-from .arrays.interception import on_device_of_arguments
 from .arrays.tensor_base import TensorBase
 from .engine.engine import Engine
+from .engine.joint_commit import JointCommit
 from .engine.until_success import UNTIL_SUCCESS
+from .function.row_rule import stack_rows
 from .graph.leaf import gradient_edge
 from .rows import rows_at_once, run_numbered
 from .settings.arguments import must_be
@@ -68,13 +69,17 @@ async def execute_batched(
     limit = await rows_at_once(size, nodes, concurrency)
     batch = _Batch(batches, start, find_inputs, create_graph, size if keep_graph == UNTIL_SUCCESS else 0)
     if limit == 1:
-        rows = [await batch.run(index, keep_graph if index == size - 1 else True) for index in range(size)]
+        rows = await batch.commit.after(_one_by_one(batch, size, keep_graph))
     else:
-        rows = await run_numbered(batch.run, size, limit)
+        rows = await batch.commit.after(run_numbered(batch.run, size, limit))
         if keep_graph is not True:
             await Engine.release(batch.edges, batch.inputs, until_success=keep_graph == UNTIL_SUCCESS)
     with set_grad_enabled(create_graph):
-        return size, [_stack_rows(column) for column in zip(*rows, strict=True)]
+        return size, [stack_rows(column) for column in zip(*rows, strict=True)]
+
+
+async def _one_by_one(batch: _Batch, size: int, keep_graph: bool | Literal["until_success"]) -> list[list[Any]]:
+    return [await batch.run(index, keep_graph if index == size - 1 else True) for index in range(size)]
 
 
 @final
@@ -89,7 +94,7 @@ class _Batch:
         most_answers: how many answers a memoized node keeps.
     """
 
-    __slots__ = ("_batches", "_create_graph", "_find_inputs", "_most_answers", "_start", "edges", "inputs")
+    __slots__ = ("_batches", "_create_graph", "_find_inputs", "_most_answers", "_start", "commit", "edges", "inputs")
 
     def __init__(
         self,
@@ -101,6 +106,7 @@ class _Batch:
     ) -> None:
         self._batches, self._start, self._find_inputs = batches, start, find_inputs
         self._create_graph, self._most_answers = create_graph, most_answers
+        self.commit = JointCommit()
         #: The edges that the rows start from, once one has started. They keep the nodes of leaves alive.
         self.edges: Sequence[Edge] = ()
         self.inputs: Sequence[Edge] = ()
@@ -119,6 +125,7 @@ class _Batch:
             accumulate=False,
             inputs=self.inputs,
             most_answers=self._most_answers,
+            commit=self.commit,
         )
         # As in `backward`.
         del grads
@@ -167,15 +174,6 @@ def _check_batch(index: int, root: Any, batch: Any) -> None:
             f"the batch of gradients of output {index} has shape {shape}; its first dimension is the batch, and the "
             f"rest must be the shape of the output, {root._data.shape}: {wanted}"
         )
-
-
-@on_device_of_arguments
-def _stack_rows(column: Sequence[Any]) -> Any:
-    """Return the rows of one input as one array or tensor, with zeros for missing ones; None if all are missing."""
-    like = next((grad for grad in column if grad is not None), None)
-    if like is None:
-        return None
-    return np.stack([np.zeros_like(like) if grad is None else grad for grad in column])
 
 
 def _capture_empty(roots: Sequence[Edge], inputs: Sequence[Edge]) -> list[Any]:

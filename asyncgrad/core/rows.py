@@ -13,22 +13,20 @@ import math
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextvars import copy_context
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-from .arrays.tensor_base import TensorBase
 from .engine.completion import DelayWarningHandler
 from .engine.eager_task import EagerTask
 from .engine.exec_info import STEP
 from .engine.loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop, wait_through_cancellation
 from .engine.node_task import may_suspend
-from .engine.notes import add_note, text_of
+from .engine.notes import add_note, later_errors_of, text_of
+from .engine.numbering import number_rows
 from .engine.task_group import DepthScheduler
-from .graph.leaf import gradient_edge
 from .graph.node import next_order
 from .row_calls import RowRequests
 from .settings.arguments import whole_number
-from .settings.context import BLOCKING, CURRENT_GRAPH_TASK, ROW
+from .settings.context import BLOCKING, CURRENT_GRAPH_TASK, GRAD_MODE, ROW
 from .settings.loop_turn import keep_pace
 
 if TYPE_CHECKING:
@@ -130,46 +128,21 @@ async def run_numbered(run: Callable[[int], Coroutine[object, None, list[Any]]],
     `test_recorded_rows_that_wait_run_at_once_with_the_bits_of_one_by_one` compares.
     """
     begin = next_order()
-    rows = await run_together(run, count, limit)
-    end = next_order()
-    # Those of one row after the other, each after those that it leads to.
-    made: list[Node] = []
-    seen: set[Node] = set()
-    for grads in rows:
-        first = len(made)
-        for node in _made_between(begin, end, grads, seen):
-            made.append(node)
-            if not len(made) % STEP:
-                await keep_pace()
-        made[first:] = sorted(made[first:], key=attrgetter("order"), reverse=True)
-    # A hook, say, may have kept a tensor that leads to one of these nodes, and keeps its own number.
-    is_all = len(made) == begin - end - 1
-    for node in made:
-        if not is_all:
-            # As where a user sets the number: the engine does not trust it then.
-            node.make_meta()
-        node.order = next_order()
+    group = _RowGroup(run, count, limit, "row", is_numbered=True)
+    rows = await _run_group(group)
+    for _ in number_rows(begin, rows, by_graph=group.is_out_of_order()):
+        await keep_pace()
     return rows
-
-
-def _made_between(begin: int, end: int, grads: Iterable[Any], seen: set[Node]) -> Iterator[Node]:
-    """Yield the nodes below gradients that were made meanwhile, and have not been seen."""
-    edges = [gradient_edge(grad) for grad in grads if isinstance(grad, TensorBase)]
-    stack = [edge.node for edge in edges if edge is not None]
-    while stack:
-        node = stack.pop()
-        # Else it is older, as is all that it leads to; or a leaf, or one whose number a user has set.
-        if node is not None and node not in seen and end < node.order < begin:
-            seen.add(node)
-            yield node
-            stack += node.next_nodes
 
 
 async def run_together(
     run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int, name: str = "row"
 ) -> list[T]:
     """Run rows, at most `limit` at once: see `run_rows`. Errors call one by its `name`, with its number."""
-    group = _RowGroup(run, count, limit, name)
+    return await _run_group(_RowGroup(run, count, limit, name))
+
+
+async def _run_group(group: _RowGroup[T]) -> list[T]:
     return run_on_own_loop(group.run()) if BLOCKING.get() else await group.run()
 
 
@@ -223,12 +196,14 @@ class _RowGroup(Generic[T]):
         count: how many rows there are.
         limit: how many may run at once.
         name: what errors call a row.
+        is_numbered: whether what the rows have recorded is numbered once they have ended.
     """
 
     __slots__ = (
         "_end",
         "_error",
         "_failed",
+        "_is_numbered",
         "_limit",
         "_name",
         "_results",
@@ -239,14 +214,23 @@ class _RowGroup(Generic[T]):
         "_wake",
     )
 
-    def __init__(self, run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int, name: str) -> None:
+    def __init__(
+        self,
+        run: Callable[[int], Coroutine[object, None, T]],
+        count: int,
+        limit: int,
+        name: str,
+        *,
+        is_numbered: bool = False,
+    ) -> None:
+        self._is_numbered = is_numbered
         self._run = run
         self._limit = limit
         self._name = name
         #: Rows from here on do not run: their number, or the first row that has failed.
         self._end = count
         self._error: BaseException | None = None
-        #: What the rows have raised that failed, by their numbers.
+        #: What the rows have raised that failed, or whose clean-up did as they were cancelled, by their numbers.
         self._failed: dict[int, str] = {}
         self._results: dict[int, T] = {}
         #: All rows that have started, with the warnings that they keep.
@@ -258,7 +242,7 @@ class _RowGroup(Generic[T]):
     async def run(self) -> list[T]:
         """Run all rows; return their results in order, or raise the error of the first one that has failed."""
         loop = running_loop()
-        self._together = _Together(loop)
+        self._together = _Together(loop, self._is_numbered)
         try:
             while self._running or len(self._rows) < self._end:
                 await self._start_rows(loop)
@@ -268,6 +252,7 @@ class _RowGroup(Generic[T]):
             try:
                 await self._end_all(error)
             finally:
+                self._note_others(error)
                 self._stop_keeping()
                 for row in self._rows:
                     row.warnings.replay_beside(error)
@@ -285,6 +270,10 @@ class _RowGroup(Generic[T]):
         finally:
             # The traceback of the error refers to this frame: leave no cycle.
             del failure
+
+    def is_out_of_order(self) -> bool:
+        """Tell whether nodes of a row that wait may have recorded in the order of their waits."""
+        return self._together.is_out_of_order
 
     def _stop_keeping(self) -> None:
         for row in self._rows:
@@ -322,14 +311,15 @@ class _RowGroup(Generic[T]):
         index = self._running.pop(task)
         if self._wake is not None:
             self._wake.set()
+        error: BaseException | None
         if task.cancelled():
-            error: BaseException | None = task.cancelled_by or asyncio.CancelledError(
-                f"{self._name} {index} was cancelled"
-            )
+            error = task.cancelled_by or asyncio.CancelledError(f"{self._name} {index} was cancelled")
+            if later := later_errors_of(error):
+                self._failed[index] = "; ".join(later)
         else:
             error = task.exception()
             if error is not None:
-                self._failed[index] = text_of(error)
+                self._failed[index] = f"raised {text_of(error)}"
         if error is None:
             self._results[index] = task.result()
         elif index < self._end:
@@ -343,12 +333,12 @@ class _RowGroup(Generic[T]):
                 task.cancel()
 
     def _note_others(self, error: BaseException) -> None:
-        """Add to the error that is raised what the other rows have raised."""
-        text = text_of(error)
+        """Add to the error that is raised what the other rows have raised, in their clean-up, say."""
+        text = f"raised {text_of(error)}"
         others = {index: other for index, other in sorted(self._failed.items()) if index != self._end}
         different = {index: other for index, other in others.items() if other != text}
         for index, other in list(different.items())[:_MOST_NOTES]:
-            add_note(error, f"{self._name} {index}, which ran beside it, raised {other}")
+            add_note(error, f"{self._name} {index}, which ran beside it, {other}")
         if len(different) > _MOST_NOTES:
             rest = len(different) - _MOST_NOTES
             add_note(error, f"{self._name}s that ran beside it and raised other errors than these: {rest}")
@@ -419,6 +409,13 @@ class _Row:
         """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together."""
         return self.together.requests_of(node, answer).ask(grads)
 
+    def numbers(self, outer: object) -> bool:
+        """Tell whether what a backward inside of `outer` records is numbered with the other rows, and note that."""
+        if not (self.is_running and self.together.is_numbered and outer is self.around):
+            return False
+        self.together.is_out_of_order = True
+        return True
+
     def keep_warning(self, message: str, category: type[Warning]) -> bool:
         """Keep a warning until it can be issued where the rows are awaited; return False once they have ended."""
         if self.is_running:
@@ -432,21 +429,27 @@ class _Together:
 
     Args:
         loop: their event loop.
+        is_numbered: whether what they have recorded is numbered once all have ended.
     """
 
-    __slots__ = ("_requests", "loop", "scheduler")
+    __slots__ = ("_requests", "is_numbered", "is_out_of_order", "loop", "scheduler")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_numbered: bool) -> None:
         self.loop = loop
+        self.is_numbered = is_numbered
+        #: Whether nodes of a row that wait may have recorded in the order of their waits.
+        self.is_out_of_order = False
         #: Weakly, each as long as a row asks: a rule that computes a part of the graph anew has a new node each time.
-        self._requests: weakref.WeakValueDictionary[Node, RowRequests] = weakref.WeakValueDictionary()
+        #: A backward in a hook may be recorded where that around it is not: they share no call.
+        self._requests: weakref.WeakValueDictionary[tuple[Node, bool], RowRequests] = weakref.WeakValueDictionary()
         #: Counts the rows that run, or wait for a turn of the loop: all have to sleep before a request is sent that
         #: others could join. As long as rows are being started, that counts as one of them.
         self.scheduler = DepthScheduler(loop)
 
     def requests_of(self, node: Node, answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]) -> RowRequests:
         """Return the calls of the rule of a node for several rows; `answer` makes one."""
-        requests = self._requests.get(node)
+        key = node, bool(GRAD_MODE.get())
+        requests = self._requests.get(key)
         if requests is None:
-            requests = self._requests[node] = RowRequests(node, answer, self.scheduler)
+            requests = self._requests[key] = RowRequests(node, answer, self.scheduler)
         return requests

@@ -11,6 +11,7 @@ import numpy as np
 from ..core.arrays.tensor_base import CreationMeta
 from ..core.arrays.values import is_device_array, wrap, zeros_like
 from ..core.backward import capture
+from ..core.engine.joint_commit import JointCommit
 from ..core.function.function import Function
 from ..core.graph.leaf import gradient_edge
 from ..core.rows import run_rows
@@ -297,37 +298,47 @@ async def gradients(
 
 
 async def gradient_rows(
-    output: Tensor,
+    outputs: Sequence[Tensor],
     inputs: Sequence[Tensor],
     *,
     create_graph: bool,
-    unit: complex = 1,
+    units: Sequence[complex] | None = None,
     concurrency: int | None = None,
-) -> list[tuple[Tensor | None, ...]]:
-    """Return, for each element of `output` in C order, its gradients for `inputs`; the graph is retained.
+) -> list[list[tuple[Tensor | None, ...]]]:
+    """Return for each output, and for each of its elements in C order, the gradients for `inputs`.
+
+    The graph is retained. The rows of all outputs run together, as far as they wait.
 
     Args:
-        output: a tensor of any shape.
+        outputs: tensors of any shapes.
         inputs: the tensors to differentiate with respect to.
         create_graph: record how the gradients are computed.
-        unit: the gradient of the element itself.
-        concurrency: how many elements at once; None for all where the graph waits, and one where it only computes.
+        units: for each output, the gradient of the element itself; None for 1.
+        concurrency: how many rows at once; None for all where the graph waits, and one where it only computes.
     """
-    if not output.requires_grad:
-        return [(None,) * len(inputs)] * output.size
-
-    size, shape, dtype, device = output.size, output.shape, output.dtype, output._device
+    starts = [
+        (output, element, unit)
+        for output, unit in zip(outputs, units or [1] * len(outputs), strict=True)
+        if output.requires_grad
+        for element in range(output.size)
+    ]
 
     def row(index: int) -> Coroutine[object, None, list[Tensor | None]]:
-        one_hot = np.zeros(size, dtype)
-        one_hot[index] = unit
+        output, element, unit = starts[index]
+        one_hot = np.zeros(output.size, output.dtype)
+        one_hot[element] = unit
         # Not by `gradients`: each coroutine between a row and what it waits for is entered at each wait.
-        return capture((output,), (wrap(one_hot.reshape(shape), device),), inputs, True, create_graph)
+        grad = wrap(one_hot.reshape(output.shape), output._device)
+        return capture((output,), (grad,), inputs, True, create_graph, commit)
 
-    edge = gradient_edge(output)
-    roots = [None if edge is None else edge.node]
-    rows = await run_rows(row, size, roots, concurrency=concurrency)
-    return [tuple(found) for found in rows]
+    commit = JointCommit()
+    edges = [gradient_edge(output) for output in outputs]
+    roots = [None if edge is None else edge.node for edge in edges]
+    rows = iter(await commit.after(run_rows(row, len(starts), roots, concurrency=concurrency)))
+    return [
+        [tuple(next(rows)) if output.requires_grad else (None,) * len(inputs) for _ in range(output.size)]
+        for output in outputs
+    ]
 
 
 def fill_missing(

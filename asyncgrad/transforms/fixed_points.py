@@ -386,8 +386,8 @@ def _is_small(points: Tensors) -> bool:
 async def _multiply_by_matrix(points: Tensors, outputs: Tensors, grads: Tensors) -> Step:
     """Return the function `u -> u @ J + grads`, with the Jacobian J computed once."""
     rows = []
-    for output in outputs:
-        for row in await gradient_rows(output, points, create_graph=False):
+    for found in await gradient_rows(outputs, points, create_graph=False):
+        for row in found:
             parts = fill_missing(row, points, strict=False, create_graph=False, missing="", constant="")
             rows.append(_as_vector(parts))
     matrix = np.stack(rows) if rows else np.zeros((0, 0))

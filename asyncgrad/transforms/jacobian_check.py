@@ -187,11 +187,10 @@ class JacobianCheck:
         if not checked:
             return
         await self._expect_no_captured_inputs([outputs[index] for index in checked])
-        for index in checked:
-            for part in _COMPLEX if outputs[index].dtype.kind == "c" else _REAL:
-                jacobians = await self._analytical(index, outputs[index], points, part)
-                for position, analytical in enumerate(jacobians):
-                    self._compare(index, position, part, analytical, differences[position][index])
+        parts = [(i, part) for i in checked for part in (_COMPLEX if outputs[i].dtype.kind == "c" else _REAL)]
+        for (index, part), jacobians in zip(parts, await self._analytical(outputs, parts, points), strict=True):
+            for position, analytical in enumerate(jacobians):
+                self._compare(index, position, part, analytical, differences[position][index])
         await self._expect_zeros([outputs[index] for index in checked], points)
         if check_undefined_grad:
             await self._expect_undefined_allowed(checked, arguments, points)
@@ -257,24 +256,36 @@ class JacobianCheck:
             )
         return [_on_host(one).astype(np.result_type(one.dtype, np.float64)).reshape(-1) for one in moved]
 
-    async def _analytical(self, index: int, output: Tensor, points: Sequence[Tensor], part: _Part) -> list[Any]:
-        """Return the Jacobians of one output for each input, from its backward."""
-        first: list[Any] = []
-        second: list[Any] = []
-        for jacobians in (first, second):
-            rows = await gradient_rows(
-                output, points, create_graph=False, unit=part.unit, concurrency=self._concurrency
-            )
-            jacobians.extend(_matrix([row[position] for row in rows], point) for position, point in enumerate(points))
+    async def _analytical(
+        self, outputs: Sequence[Tensor], parts: Sequence[tuple[int, _Part]], points: Sequence[Tensor]
+    ) -> list[list[Any]]:
+        """Return for each part of an output its Jacobians for each input, from the backward."""
+        first = await self._jacobians(outputs, parts, points)
+        second = await self._jacobians(outputs, parts, points)
         tolerated = self._tolerance.nondeterminism
-        for position, (one, other) in enumerate(zip(first, second, strict=True)):
-            if not np.allclose(one, other, rtol=0, atol=tolerated, equal_nan=True):
-                raise GradcheckError(
-                    f"the backward of {self._output(index)} is not deterministic: run twice, its gradients for "
-                    f"{self._input(self._wanted[position])} differ by {np.abs(one - other).max()}, and "
-                    f"nondet_tol is {tolerated}"
-                )
+        for (index, _), one_run, other_run in zip(parts, first, second, strict=True):
+            for position, (one, other) in enumerate(zip(one_run, other_run, strict=True)):
+                if not np.allclose(one, other, rtol=0, atol=tolerated, equal_nan=True):
+                    raise GradcheckError(
+                        f"the backward of {self._output(index)} is not deterministic: run twice, its gradients for "
+                        f"{self._input(self._wanted[position])} differ by {np.abs(one - other).max()}, and "
+                        f"nondet_tol is {tolerated}"
+                    )
         return first
+
+    async def _jacobians(
+        self, outputs: Sequence[Tensor], parts: Sequence[tuple[int, _Part]], points: Sequence[Tensor]
+    ) -> list[list[Any]]:
+        found = await gradient_rows(
+            [outputs[index] for index, _ in parts],
+            points,
+            create_graph=False,
+            units=[part.unit for _, part in parts],
+            concurrency=self._concurrency,
+        )
+        return [
+            [_matrix([row[position] for row in rows], point) for position, point in enumerate(points)] for rows in found
+        ]
 
     def _compare(self, output: int, position: int, part: _Part, analytical: Any, quotients: tuple[Any, Any]) -> None:
         along_real, along_imaginary = quotients

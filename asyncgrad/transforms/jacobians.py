@@ -172,7 +172,7 @@ async def row_blocks(
     check: Callable[[int, Sequence[tuple[Tensor | None, ...]]], None] | None = None,
     concurrency: int | None = None,
 ) -> list[tuple[Tensor, ...]]:
-    """Return for each output the blocks of the Jacobian for all points, row by row.
+    """Return for each output the blocks of the Jacobian for all points; rows that wait run together.
 
     Args:
         outputs: computed from the points.
@@ -181,24 +181,22 @@ async def row_blocks(
         check: called with the index of each output and its rows, in which None is an undefined gradient.
         concurrency: how many rows run at once; None for all where the graph waits.
     """
-    blocks: list[tuple[Tensor, ...]] = []
-    for index, output in enumerate(outputs):
-        found = None if keeps_history or check is not None else await _by_node(output, points)
-        if found is not None:
-            blocks.append(found)
-            continue
-        rows = await gradient_rows(output, points, create_graph=keeps_history, concurrency=concurrency)
+    plain = not keeps_history and check is None
+    blocks = [await _by_node(output, points) if plain else None for output in outputs]
+    others = [index for index, found in enumerate(blocks) if found is None]
+    rows_of_others = await gradient_rows(
+        [outputs[index] for index in others], points, create_graph=keeps_history, concurrency=concurrency
+    )
+    for index, rows in zip(others, rows_of_others, strict=True):
         if check is not None:
             check(index, rows)
-        blocks.append(
-            tuple(
-                [
-                    stack_rows([row[position] for row in rows], output, point, keeps_history)
-                    for position, point in enumerate(points)
-                ]
-            )
+        blocks[index] = tuple(
+            [
+                stack_rows([row[position] for row in rows], outputs[index], point, keeps_history)
+                for position, point in enumerate(points)
+            ]
         )
-    return blocks
+    return [block for block in blocks if block is not None]
 
 
 async def _by_node(output: Tensor, points: Sequence[Tensor]) -> tuple[Tensor, ...] | None:

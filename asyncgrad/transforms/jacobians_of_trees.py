@@ -260,14 +260,11 @@ async def _second_derivatives(
     """Return for each output, and each point, the blocks of the Hessian for all points."""
     if not points:
         return [()] * len(outputs)
-    found = []
-    for gradient in await row_blocks(outputs, points, True):
-        if holomorphic:
-            rows = await row_blocks(conjugates(gradient), points, keeps_history, None, concurrency)
-            found.append([conjugates(row) for row in rows])
-        else:
-            found.append(await row_blocks(gradient, points, keeps_history, None, concurrency))
-    return found
+    by_output = await row_blocks(outputs, points, True)
+    gradients_of_all = [grad for grads in by_output for grad in (conjugates(grads) if holomorphic else grads)]
+    rows = await row_blocks(gradients_of_all, points, keeps_history, None, concurrency)
+    found = [conjugates(row) if holomorphic else row for row in rows]
+    return [found[first : first + len(points)] for first in range(0, len(found), len(points))]
 
 
 async def _columns_of_jacobian(
@@ -278,20 +275,18 @@ async def _columns_of_jacobian(
     # gradients conjugate a complex J.
     grad_outputs = tuple([zeros_like_tensor(output).requires_grad_() for output in outputs])
     grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True)
-    by_point = []
-    for point, product in zip(points, grad_inputs, strict=True):
-        columns = await gradient_rows(
-            zeros_like_tensor(point) if product is None else product,
-            grad_outputs,
-            create_graph=keeps_history,
-            concurrency=concurrency,
-        )
-        by_point.append(
-            [
-                _rows_last(stack_rows([column[index] for column in columns], point, start, keeps_history), point.ndim)
-                for index, start in enumerate(grad_outputs)
-            ]
-        )
+    products = [
+        zeros_like_tensor(point) if product is None else product
+        for point, product in zip(points, grad_inputs, strict=True)
+    ]
+    found = await gradient_rows(products, grad_outputs, create_graph=keeps_history, concurrency=concurrency)
+    by_point = [
+        [
+            _rows_last(stack_rows([column[index] for column in columns], point, start, keeps_history), point.ndim)
+            for index, start in enumerate(grad_outputs)
+        ]
+        for point, columns in zip(points, found, strict=True)
+    ]
     return [[blocks[index] for blocks in by_point] for index in range(len(grad_outputs))]
 
 

@@ -11,11 +11,12 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import func, sync
-from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, InvalidGradientError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, GraphError, InvalidGradientError
 from asyncgrad.scipy import optimize
 from tests.core.rows_together import Alone, Answered, Log, Together
 from tests.support.clocks import TickingClock, hand_in
 from tests.support.leaves import leaf, leaf_of
+from tests.support.loops import one_loop
 from tests.support.settings import loop_budget
 
 ROWS = np.eye(3)
@@ -69,11 +70,78 @@ async def test_a_rule_for_several_rows_gets_all_that_are_ready_in_one_call():
     assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
 
 
-async def test_recorded_rows_are_asked_one_by_one_of_a_rule_for_several_rows():
+async def test_a_rule_for_several_rows_is_recorded_as_one_call():
+    async def second(log: Log, concurrency: int | None) -> Any:
+        x = point()
+        y = np.arange(0.1, 1.0, 0.1).reshape(3, 3) @ Answered.apply(np.sin(x), 0, log)
+        (found,) = await ag.grad([y], [x], [ROWS], is_grads_batched=True, create_graph=True, concurrency=concurrency)
+        (again,) = await ag.grad((found * found).sum(), [x])
+        return again
+
     log = Log()
-    found = await rows_of(Answered, log, create_graph=True)
-    assert (log.most[0], log.batches) == (1, {})
-    assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
+    np.testing.assert_allclose(await second(log, None), await second(Log(), 1), rtol=1e-12)
+    assert log.batches == {0: [3]}
+
+
+async def test_a_rule_for_several_rows_that_returns_an_array_is_told_so_where_it_is_differentiated():
+    class Sent(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.numpy() ** 2.0
+
+        @staticmethod
+        async def backward_batch(ctx, grads):
+            return grads.numpy() * 2.0 * ctx.saved_tensors[0].numpy()
+
+    x = point()
+    (found,) = await ag.grad([Sent.apply(x)], [x], [ROWS], is_grads_batched=True, create_graph=True)
+    assert found.tolist() == np.diag(2.0 * x.numpy()).tolist()
+    with pytest.raises(GraphError, match=r"Sent\.backward_batch .* returned an array, which has no history"):
+        await ag.grad(found.sum(), [x])
+
+
+@pytest.mark.parametrize("concurrency", [None, 1])
+async def test_a_rule_for_several_rows_alone_answers_for_one_as_well(concurrency):
+    class Scaled(ag.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            return x.numpy() * factor
+
+        @staticmethod
+        def backward_batch(ctx, grads):
+            return grads * ctx.factor, None
+
+    x = point()
+    await ag.backward(Scaled.apply(x, 2.0).sum())
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+    sync.backward(Scaled.apply(x, 2.0).sum())
+    found = await ag.jacobian(lambda x: Scaled.apply(x, 3.0), x.numpy(), concurrency=concurrency)
+    assert (found.tolist(), x.grad.tolist()) == ((3.0 * ROWS).tolist(), [4.0, 4.0, 4.0])
+    assert await ag.gradgradcheck(lambda x: Scaled.apply(x, 3.0) * x, (point(),))
+
+
+@one_loop
+@pytest.mark.parametrize("concurrency", [None, 1, "no rows"])
+async def test_second_derivatives_have_the_same_bits_whatever_rules_that_overlap_have_waited(concurrency):
+    async def second(*pauses: int) -> bytes:
+        random = np.random.default_rng(6)
+        x = leaf_of(random.standard_normal(4))
+        y: Any = sum(
+            Differentiable.apply(np.sin(x), 0, Log(lambda n=count: n)) * random.standard_normal(4) for count in pauses
+        )
+        if concurrency == "no rows":
+            (found,) = await ag.grad(y.sum(), [x], create_graph=True)
+        else:
+            (found,) = await ag.grad(
+                [y], [x], [np.eye(4)], is_grads_batched=True, create_graph=True, concurrency=concurrency
+            )
+        (again,) = await ag.grad((found * np.exp(found)).sum(), [x])
+        return bytes(again.numpy().tobytes())
+
+    found = [await second(*pauses) for pauses in ((0, 2, 4, 6, 8), (8, 6, 4, 2, 0), (4, 0, 8, 2, 6))]
+    assert len({*found}) == 1
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 5, 8, 13, 21, 22, 23, 34, 60])
@@ -155,6 +223,23 @@ async def test_jacobians_of_rules_that_wait_run_their_rows_together_with_the_bit
     found, expected = await call(of(Differentiable, log)), await call(of(Computed, Log()))
     assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
     assert log.most[0] == 3 or transform is func.hessian
+
+
+@one_loop
+@pytest.mark.parametrize(
+    ("call", "rows"),
+    [
+        (lambda fn, x: ag.jacobian(lambda x: (fn(x), fn(x).sum()), x), 4),
+        (lambda fn, x: func.jacrev(lambda tree: {"all": fn(tree["x"]), "sum": fn(tree["x"]).sum()})({"x": x}), 4),
+        (lambda fn, x: ag.hessian(lambda x, y: (fn(x) * fn(y)).sum(), (x, x + 1.0)), 6),
+        (lambda fn, x: func.hessian(lambda x, y: (fn(x) * fn(y)).sum(), (0, 1))(x, x + 1.0), 6),
+    ],
+    ids=["jacobian", "jacrev", "hessian", "func.hessian"],
+)
+async def test_the_rows_of_all_outputs_and_of_all_inputs_of_a_hessian_run_together(call, rows):
+    log = Log(lambda: 60)
+    await call(lambda x: Differentiable.apply(x, 0, log), np.array([0.3, 0.7, 1.1]))
+    assert log.most[0] >= rows, log.most
 
 
 class Computed(ag.Function):

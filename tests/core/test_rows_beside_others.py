@@ -152,6 +152,33 @@ async def test_rows_that_are_cancelled_have_their_warnings_told():
     assert [str(one.message) for one in caught] == ["row 0", "row 1", "row 2"]
 
 
+async def test_a_cancellation_tells_of_the_rows_whose_clean_up_has_failed():
+    class Locked(Together):
+        @staticmethod
+        async def backward(ctx, grad):
+            try:
+                return await Together.backward(ctx, grad)
+            finally:
+                if row_of(grad) == 1:
+                    raise Trouble("the clean-up")
+
+    x, log = point(), Log(pause=lambda: 1000)
+
+    async def cancelled() -> Any:
+        try:
+            await batched([Locked.apply(x, 0, log)], [x], [ROWS])
+        except asyncio.CancelledError as error:
+            return error.__notes__
+
+    task = asyncio.ensure_future(cancelled())
+    while log.inside[0] < 3:
+        await turns(1)
+    task.cancel()
+    (note,) = await task
+    assert note.startswith("row 1, which ran beside it, while it was being cancelled (node")
+    assert note.endswith("LockedBackward raised Trouble: the clean-up")
+
+
 @both_ways
 async def test_rows_within_a_hook_tell_the_backward_around_them_their_warnings_in_their_order(concurrency):
     x, y = point(), leaf(1.0)

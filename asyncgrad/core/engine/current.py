@@ -85,7 +85,8 @@ def queue_callback(callback: Callable[[], object], on_failure: Callable[..., obj
     have been rolled back, in the context of the caller, before the error is raised; the last one queued runs first. It
     runs to its end even if the caller is cancelled meanwhile, so it has to limit its own time. Its error becomes a note
     of the backward's. A nested backward that succeeds leaves it to the outer one, whose failure takes back what the
-    nested one did.
+    nested one did. The rows of a Jacobian, or of `is_grads_batched`, succeed or fail together: callbacks run once all
+    rows have run all nodes, in the order of the rows.
 
     Args:
         callback: a function without arguments, or an `async def`, which is awaited.

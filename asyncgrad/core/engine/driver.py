@@ -14,27 +14,30 @@ from ..arrays.current_devices import runner_on_device, several_devices
 from ..arrays.device_arrays import unavailable
 from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
-from ..settings.context import CURRENT_NODE, LOOP_BELOW
-from ..settings.loop_turn import next_turn, time_left
+from ..settings.context import BLOCKING, CURRENT_NODE, LOOP_BELOW, ROW
+from ..settings.loop_turn import keep_pace, next_turn, time_left
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from ..settings.without_suspending import run_without_suspending
 from .device import Device, device_here, home_of, is_elsewhere
+from .device_limit import PERMIT
 from .executor import NodeTurn, Stop
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
 from .node_task import NodeTask
 from .notes import add_note
+from .numbering import number_again
 from .observation import warn_of_stall
 from .task_group import NodeTaskGroup, call_and_await, forget_job, note_suspended, send_to_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..graph.node import Node
     from ..settings.scheduling import Clock
+    from .device_limit import Permit
     from .graph_task import GraphTask
     from .remote import CoroutineJob
 
-__all__ = ["DRIVING", "drive", "drive_blocking", "run_at_once", "suspension_error"]
+__all__ = ["DRIVING", "drive", "drive_blocking", "run_at_once", "run_to_end", "suspension_error"]
 
 #: What libraries of other arrays than NumPy's say of what they lack, and of arrays that they do not take.
 _REFUSALS = (
@@ -61,12 +64,37 @@ def run_at_once(graph_task: GraphTask, deadline: float, clock: Clock) -> Stop | 
         _fail(graph_task, error)
         raise
     device = graph_task.root.device
-    has_ended = graph_task.completion is None and (device is None or not device.is_asynchronous)
-    return None if has_ended else step
+    goes_on = _has_callbacks(graph_task) or (device is not None and device.is_asynchronous)
+    return step if goes_on or graph_task.is_out_of_order else None
+
+
+async def run_to_end(graph_task: GraphTask) -> list[Any]:
+    """Drive a GraphTask, awaited or blocking, to its end; return the captures.
+
+    If a body has called it, that body's permit on its device is lent to other bodies meanwhile. Called again for one
+    that has run all its nodes, it runs the final callbacks.
+    """
+    if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
+        return await _drive_with_permit_lent(permit, graph_task)
+    return drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task, None)
+
+
+async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
+    permit.lend()
+    try:
+        captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task, None)
+    except BaseException:
+        permit.force_reacquire()
+        raise
+    if BLOCKING.get():
+        permit.force_reacquire()
+    else:
+        await permit.reacquire()
+    return captured
 
 
 async def drive(graph_task: GraphTask, begun: Stop | NodeTurn | None) -> list[Any]:
-    """Drive a GraphTask to its end, final callbacks included, suspending where its nodes do; return the captures.
+    """Drive a GraphTask to its end, suspending where its nodes do; return the captures. Final callbacks run in it.
 
     Args:
         graph_task: the backward.
@@ -101,13 +129,13 @@ async def drive(graph_task: GraphTask, begun: Stop | NodeTurn | None) -> list[An
                 if step is Stop.BUDGET_SPENT or budget <= 0.0 or not graph_task.executor.is_waiting():
                     resumed, deadline = await _yield_to_loop(graph_task, group, clock, budget)
         captured: list[Any] = in_context(graph_task.finish)
-        if (device := graph_task.root.device) is not None and device.is_asynchronous:
-            note_suspended(graph_task)
-            await device.backpressure()
-        if graph_task.completion is None and group is None:
+        if graph_task.is_out_of_order or getattr(graph_task.root.device, "is_asynchronous", False):
+            await _settle(graph_task)
+        if group is None and not _has_callbacks(graph_task):
             return captured
         group = group or NodeTaskGroup(graph_task, running_loop())
-        await group.run_callbacks()
+        if _has_callbacks(graph_task):
+            await group.run_callbacks()
         await group.deliver_cancellation()
         return captured
     except BaseException as error:
@@ -138,6 +166,31 @@ async def _yield_to_loop(
     return time_left(clock, budget)
 
 
+async def _settle(graph_task: GraphTask) -> None:
+    """Number what has been recorded, and wait until the device of the root may take more."""
+    for _ in _numbering(graph_task):
+        await keep_pace()
+    device = graph_task.root.device
+    if device is not None and device.is_asynchronous:
+        note_suspended(graph_task)
+        await device.backpressure()
+
+
+def _has_callbacks(graph_task: GraphTask) -> bool:
+    return graph_task.completion is not None and not graph_task.ends_with_others
+
+
+def _numbering(graph_task: GraphTask) -> Iterable[None]:
+    """Return what numbers the recorded nodes of a backward, unless they are in order or a backward around does it."""
+    if not graph_task.is_out_of_order:
+        return ()
+    # Once, though another driver may go on.
+    graph_task.is_out_of_order = False
+    outer, row = graph_task.outer, graph_task.context.get(ROW)
+    is_around = (outer is not None and outer.create_graph) or (row is not None and row.numbers(outer))
+    return () if is_around else number_again(graph_task)
+
+
 def _runner(graph_task: GraphTask) -> Callable[..., Any]:
     """Return the function that calls others in the context of the backward."""
     streams = graph_task.streams
@@ -164,7 +217,9 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
             if isinstance(step, NodeTurn) and not _run_turn(graph_task, step):
                 return run_on_own_loop(drive(graph_task, step))
         captured: list[Any] = in_context(graph_task.finish)
-        if not _run_callbacks(graph_task):
+        for _ in _numbering(graph_task):
+            pass
+        if not graph_task.ends_with_others and not _run_callbacks(graph_task):
             return run_on_own_loop(drive(graph_task, None))
         return captured
     except BaseException as error:

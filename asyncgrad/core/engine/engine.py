@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
-from ..graph.node import Edge
+from ..graph.node import Edge, next_order
 from ..settings.callers import shorten_traceback
 from ..settings.context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, GRAD_MODE, RECORDING, UNRECORDED
 from ..settings.loop_turn import keep_pace, next_turn, time_left
@@ -22,7 +22,7 @@ from .compiled.cache import CACHE
 from .current import calling_backward
 from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
-from .driver import drive, drive_blocking, run_at_once
+from .driver import drive, run_at_once, run_to_end
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from ..graph.node import Node
     from ..settings.scheduling import Clock
-    from .device_limit import Permit
     from .executor import Executor
+    from .joint_commit import JointCommit
 
 __all__ = ["Engine"]
 
@@ -50,7 +50,10 @@ register_background(LoopBackground())
 
 @final
 class Engine:
-    """Runs backward passes. It has no state: each backward has its own GraphTask."""
+    """Runs backward passes. It has no state: each backward has its own GraphTask.
+
+    One suspends where a node does or the budget is spent. One that fails leaves no body running, and `.grad` as it was.
+    """
 
     __slots__ = ()
 
@@ -66,10 +69,9 @@ class Engine:
         exit_on_error: bool = False,
         sums: Mapping[Node, tuple[Any, bool]] | None = None,
         most_answers: int = 0,
+        commit: JointCommit | None = None,
     ) -> list[Any]:
         """Run a backward from `roots` to its end; return the captured gradients.
-
-        Suspends where a node does or the budget is spent. One that fails leaves no body running, and `.grad` as it was.
 
         Args:
             roots: the edges it starts from; their nodes are not None.
@@ -81,6 +83,7 @@ class Engine:
             exit_on_error: whether to complete the task at the first error; this call returns once no body runs then.
             sums: by leaf, an earlier sum that its gradients are added to, and whether its `.grad` is to become the new.
             most_answers: how many answers a memoized node keeps for the next try; under "until_success" at least one.
+            commit: ends it together with other backward passes of the same call; None where it ends by itself.
         """
         start: tuple[Any, int, Any] = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
         limits = to_release = None
@@ -96,25 +99,30 @@ class Engine:
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release, most_answers
         )
+        graph_task.ends_with_others = commit is not None
         del start, grads  # Now the executor may have the only references to them.
         try:
             graph_task.since = now
-            if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
-                await _drive_with_permit_lent(permit, graph_task)
-            elif BLOCKING.get():
-                drive_blocking(graph_task)
+            if BLOCKING.get() or (graph_task.outer is not None and PERMIT.get() is not None):
+                await run_to_end(graph_task)
             elif (step := run_at_once(graph_task, deadline, clock)) is not None:
                 await drive(graph_task, step)
+            if commit is not None and commit.takes(graph_task):
+                return graph_task.captured
             graph_task.succeed()
         except BaseException as error:
             _note_failure(graph_task, error)
-            if graph_task.completion is not None:
+            is_open = commit is not None and commit.takes(graph_task, error)
+            if graph_task.completion is not None and not is_open:
                 await complete_with_error(graph_task.completion, error)
             raise
         else:
-            return _conclude(graph_task)
+            if graph_task.completion is not None or graph_task.to_release is not None:
+                graph_task.conclude()
+            return graph_task.captured
         finally:
-            graph_task.close()
+            if commit is None or not graph_task.ends_with_others:
+                graph_task.close()
 
     @staticmethod
     async def release(roots: Sequence[Edge], inputs: Sequence[Edge], *, until_success: bool) -> None:
@@ -143,15 +151,6 @@ async def _wait_for_turn(clock: Clock) -> tuple[float, float]:
     return time_left(clock, budget)
 
 
-def _conclude(graph_task: GraphTask) -> list[Any]:
-    """Tell those who wait for a backward that has succeeded, release what was kept until then; return the captures."""
-    if graph_task.completion is not None:
-        graph_task.completion.succeed(graph_task.captured_grads)
-    if graph_task.to_release is not None:
-        graph_task.release(graph_task.to_release)
-    return graph_task.captured
-
-
 def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
     """Roll a backward back after a failure, and show its observers the error."""
     # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
@@ -166,23 +165,6 @@ def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
         graph_task.observation.fail(error)
     if isinstance(error, Exception):
         shorten_traceback(error)
-
-
-async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> None:
-    """Drive a task that a body has called to its end, with the body's permit on its device lent to other bodies."""
-    permit.lend()
-    try:
-        if BLOCKING.get():
-            drive_blocking(graph_task)
-        else:
-            await drive(graph_task, None)
-    except BaseException:
-        permit.force_reacquire()
-        raise
-    if BLOCKING.get():
-        permit.force_reacquire()
-    else:
-        await permit.reacquire()
 
 
 async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
@@ -235,6 +217,9 @@ def _make_graph_task(
         ANOMALY.get(),
         {leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
+    graph_task.is_out_of_order = False
+    if create_graph:
+        graph_task.recorded_since = next_order()
     if to_release is not None or most_answers:
         graph_task.to_release, graph_task.most_answers = to_release, most_answers or 1
     if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):

@@ -84,6 +84,7 @@ class GraphTask:
         "context",
         "create_graph",
         "driver",
+        "ends_with_others",
         "executor",
         "exit_on_error",
         "failed_node",
@@ -91,6 +92,7 @@ class GraphTask:
         "group",
         "has_error",
         "id",
+        "is_out_of_order",
         "is_running",
         "is_watched",
         "keep_graph",
@@ -101,6 +103,7 @@ class GraphTask:
         "outer",
         "outer_node",
         "read_ahead",
+        "recorded_since",
         "reentrant_depth",
         "remote_jobs",
         "root",
@@ -117,6 +120,12 @@ class GraphTask:
     executor: Executor
     #: What reads ahead the saved tensors that are stored elsewhere; set where there are some.
     read_ahead: Any
+    #: Whether it ends together with others of one call, once all have run their nodes: see `JointCommit`.
+    ends_with_others: bool
+    #: Whether nodes that wait may have recorded in the order of their waits.
+    is_out_of_order: bool
+    #: The `next_order()` at its begin; unset unless it is recorded.
+    recorded_since: int
     #: When it began, by the clock of its context; unset until a driver has it.
     since: float
     #: A weak reference to the NodeTaskGroup of its NodeTasks; None before the first. Weak, since a node holds its
@@ -299,6 +308,13 @@ class GraphTask:
             outer.changes, self.changes = self.changes, outer.changes
             return
         merge_changes(self.changes, outer.changes)
+
+    def conclude(self) -> None:
+        """Resolve the future, and release what was kept until success: the changes to gradients have been committed."""
+        if self.completion is not None:
+            self.completion.succeed(self.captured_grads)
+        if self.to_release is not None:
+            self.release(self.to_release)
 
     def release(self, kept: ToRelease) -> None:
         """Release what was kept until this backward has succeeded; a nested one leaves that to the outer one.

@@ -190,8 +190,7 @@ async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
 def _shared_by(task: GraphTask, node: Node) -> object:
     """Return what a backward shares the lock of a node by, with all others that share it by the same; None for nobody.
 
-    One that releases the graph writes into the node, as one that remembers its answer does. And rows that are recorded
-    are not answered in one call, so that each runs the body.
+    One that releases the graph writes into the node, as one that remembers its answer does.
     """
     is_concurrent = node.concurrent
     if not (is_concurrent or node.takes_rows) or not task.keep_graph or (node.is_memoized and task.until_success):
@@ -199,7 +198,7 @@ def _shared_by(task: GraphTask, node: Node) -> object:
     if is_concurrent:
         return True
     row = task.context.get(ROW)
-    return None if row is None or task.create_graph or not row.is_here() else row.together
+    return None if row is None or not row.is_here() else row.together
 
 
 def _share(meta: NodeMeta, node: Node, task: GraphTask) -> bool:

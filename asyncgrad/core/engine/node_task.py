@@ -70,6 +70,8 @@ class NodeTask:
         self.graph_task: GraphTask = graph_task
         self.node: Node = node
         self.grads: list[Any] = grads
+        if graph_task.create_graph and may_suspend(node):
+            graph_task.is_out_of_order = True
 
     @property
     def name(self) -> str:

@@ -10,7 +10,9 @@ from ..graph.naming import place_of
 if TYPE_CHECKING:
     from ..graph.node import Node
 
-__all__ = ["add_later_error", "add_note", "text_of"]
+__all__ = ["add_later_error", "add_note", "later_errors_of", "text_of"]
+
+_LATER = "later error, "
 
 
 def add_note(error: BaseException, note: str) -> None:
@@ -41,4 +43,10 @@ def add_later_error(error: BaseException, later: BaseException, node: Node | Non
     if later is error:
         return
     name, place = ("a final callback", "") if node is None else (node.name, f" ({place_of(node)})")
-    add_note(error, f"later error, {when}{place}: {name} raised {text_of(later)}")
+    add_note(error, f"{_LATER}{when}{place}: {name} raised {text_of(later)}")
+
+
+def later_errors_of(error: BaseException) -> list[str]:
+    """Return what the notes of an error say of later ones: when they were raised, where, and what they are."""
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+    return [note.removeprefix(_LATER) for note in notes if note.startswith(_LATER)]

@@ -122,7 +122,7 @@ class Observation:
     def start_timer(self, graph_task: GraphTask) -> None:
         """Have them look by a timer of the loop that awaits the backward, also while all its nodes wait."""
         loop = asyncio._get_running_loop()
-        if self.interval < inf and loop is not None and not BLOCKING.get():
+        if self.interval < inf and loop is not None and self._timer is None and not BLOCKING.get():
             self._timer = loop.call_later(self.interval, self._tick, graph_task, loop)
 
     def _tick(self, graph_task: GraphTask, loop: asyncio.AbstractEventLoop) -> None:

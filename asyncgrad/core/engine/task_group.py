@@ -191,6 +191,8 @@ class NodeTaskGroup:
         if self._step(coroutine, node_task, node) and graph_task.executor is not self._told:
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.on_suspend()
+            # One that no other may overlap, on a worker, records before all others.
+            graph_task.is_out_of_order = graph_task.is_out_of_order or (graph_task.create_graph and not self.pauses)
             self._told = executor
         # A later error is none of this node's.
         graph_task.executor.node = None

@@ -88,7 +88,9 @@ class Function:
 
     Where several backward passes run together through one graph, as the rows of a Jacobian do, `concurrent = True` says
     that `backward` may run for all of them at once. Or `backward_batch(ctx, *grads)` answers for all that are ready in
-    one call: each gradient has a leading axis with the rows, and so have those that it returns.
+    one call: each gradient has a leading axis with the rows, and so have those that it returns. Under `create_graph`
+    its operations are recorded, as those of `backward` are. Defined without `backward`, it gets a single row as a batch
+    of one.
 
     The gradients that `backward` takes are its own: it may write into them and keep them. An array that it has returned
     it may fill anew in the next call.
@@ -136,8 +138,8 @@ class Function:
 
     #: Releases what `ctx` holds besides saved tensors, when these are released; None where there is nothing.
     _release: Callable[[FunctionContext], None] | None = None
-    #: Whether `backward_batch` is defined.
-    _takes_rows = False
+    #: Whether `backward_batch` is defined, and whether neither `backward` nor `vjp` is.
+    _takes_rows = _takes_rows_alone = False
     #: Whether `backward` may be a user's, which keeps and writes into gradients: see `Node.is_users`.
     _is_users = True
     #: The error message if a method of this class is wrong, else None.
@@ -147,6 +149,8 @@ class Function:
         super().__init_subclass__(**kwargs)
         cls._mistake = next(filter(None, (_find_mistake(cls, name) for name in _METHODS)), None)
         cls._takes_rows = cls.backward_batch is not Function.backward_batch
+        has_backward = cls.backward is not Function.backward or cls.vjp is not Function.vjp
+        cls._takes_rows_alone = cls._takes_rows and not has_backward
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Raise: a Function is applied, not instantiated."""
@@ -174,7 +178,7 @@ class Function:
 
     @staticmethod
     def backward_batch(*args: Any, **kwargs: Any) -> Any:
-        """Compute what `backward` does for several rows in one call; a subclass may define this beside `backward`."""
+        """Compute what `backward` does for several rows in one call; beside `backward`, or in its place."""
         raise NotImplementedError("define a static backward_batch(ctx, *grads) in the subclass")
 
     @classmethod
@@ -577,7 +581,9 @@ class FunctionNode(SavingNode):
         #: The metadata of the gradient of each output of forward; without shape for an output that is no tensor.
         self.input_metadata: tuple[InputMetadata | ValueMetadata, ...] = ()
         self.ctx = FunctionContext(self)
-        self.is_async: bool = inspect.iscoroutinefunction(_backward_of(function, checked=False))
+        self.is_async: bool = function._takes_rows_alone or inspect.iscoroutinefunction(
+            _backward_of(function, checked=False)
+        )
         self.is_memoized: bool = function.is_memoized
         self.is_users: bool = function._is_users
         self.stays_on_loop: bool = function.stays_on_loop or function._takes_rows
@@ -644,11 +650,13 @@ class FunctionNode(SavingNode):
             if grad is None and ctx.materialize_grads and slot.dtype is not None:
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
-        if self.function._takes_rows and (row := ROW.get()) is not None and not recorded and row.is_here():
+        if self.function._takes_rows and (row := ROW.get()) is not None and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
         function = self.function
         # Nearly all define this alone.
         backward = function.backward
+        if function._takes_rows_alone:
+            return self._answer_one_row(tensors)
         if function.vjp is not Function.vjp or backward is Function.backward:
             backward = _backward_of(function, checked=True)
         gradients = tensors if self._output_trees is None else self._like_outputs(tensors)
@@ -684,15 +692,20 @@ class FunctionNode(SavingNode):
         """Return gradients of the leaves of the outputs in the trees of the outputs."""
         return tensors if self._output_trees is None else unflatten_each(self._output_trees, tensors)
 
+    async def _answer_one_row(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the gradients of the tensor arguments of a Function that has a rule for several rows alone."""
+        (answer,) = await answer_rows(self, [tensors])
+        return answer
+
     def answer_batch(self, tensors: Sequence[Any]) -> Any:
         """Return what `backward_batch` does for gradients of the leaves of the outputs, with a leading axis."""
         rule = functools.partial(self.function.backward_batch, self.ctx, *self._like_outputs(tensors))
         # As in `apply`.
         return rule() if inspect.iscoroutinefunction(self.function.backward_batch) else self.run_backward(rule)
 
-    def check_batch(self, result: Any) -> tuple[Any, ...]:
+    def check_batch(self, result: Any, given: Sequence[Any]) -> tuple[Any, ...]:
         """Check what `backward_batch` returned, but its rows; return the gradients of the tensor arguments."""
-        return self._check_result(result, (), "backward_batch")
+        return self._check_result(result, given, "backward_batch")
 
     def _check_result(self, result: Any, given: Sequence[Any], rule: str = "backward") -> tuple[Any, ...]:
         """Check what backward returned, given the gradients `given`; return the gradients of the tensor arguments."""
@@ -731,7 +744,7 @@ class FunctionNode(SavingNode):
             grads = tuple(
                 [values.given_on_device(grad, self.device) if at in arrays else grad for at, grad in enumerate(grads)]
             )
-        return self._guard_arrays(grads, given, arrays) if is_recorded else grads
+        return self._guard_arrays(grads, given, arrays, rule) if is_recorded else grads
 
     def _one_for_each_argument(self, result: Any, rule: str) -> tuple[Any, ...]:
         """Return the gradients that backward has returned, one for each leaf of the arguments; raise if it has not."""
@@ -790,7 +803,9 @@ class FunctionNode(SavingNode):
         names = [path for at, one in enumerate(self._argument_trees, 1) for path in paths(one, f"argument {at}")]
         return names[index]
 
-    def _guard_arrays(self, grads: tuple[Any, ...], given: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
+    def _guard_arrays(
+        self, grads: tuple[Any, ...], given: Sequence[Any], places: Sequence[int], rule: str
+    ) -> tuple[Any, ...]:
         """Return gradients under `create_graph`; differentiating an array among them, which has no history, raises.
 
         A tensor without history counts as a constant.
@@ -803,8 +818,8 @@ class FunctionNode(SavingNode):
             [grads[index] for index in arrays],
             edges,
             self.device,
-            f"{self._subject()} an array, which has no history, and it was to be differentiated: compute with NumPy's "
-            "functions on the tensors that backward takes; or return ag.asarray(array) for a constant",
+            f"{self._subject(rule)} an array, which has no history, and it was to be differentiated: compute with "
+            "NumPy's functions on the tensors that backward takes; or return ag.asarray(array) for a constant",
         )
         results = list(grads)
         for index, grad in zip(arrays, found, strict=True):

@@ -80,14 +80,14 @@ class BatchOwner:
 class _Caller:
     """One who waits for the result of an item."""
 
-    __slots__ = ("backward", "future", "given", "item", "node", "result", "since")
+    __slots__ = ("backward", "future", "given", "item", "key", "node", "result", "since")
 
     #: Unset until there is one. Not that of the future, which the loop holds while the caller goes on: a gradient that
     #: somebody else has is copied.
     result: Any
 
-    def __init__(self, item: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self.item, self.future, self.since = item, loop.create_future(), loop.time()
+    def __init__(self, item: Any, key: Hashable, loop: asyncio.AbstractEventLoop) -> None:
+        self.item, self.key, self.future, self.since = item, key, loop.create_future(), loop.time()
         # As `calling_backward`, which each item would call.
         backward: Any = CURRENT_GRAPH_TASK.get()
         self.backward: GraphTask | None = backward if backward is not None and backward.is_running else None
@@ -193,7 +193,9 @@ class Batch:
 
         A caller that is cancelled takes its item back; the last one to go cancels the request, and waits for its end.
         """
-        caller, task = _Caller(item, self.loop), None
+        # Now, since a key that cannot be had is an error of this caller alone, and the function may change the item.
+        key = None if self._owner.key is None else _key_of(self._owner, item)
+        caller, task = _Caller(item, key, self.loop), None
         self._callers[caller] = None
         self._calls += 1
         try:
@@ -366,10 +368,6 @@ class Batch:
 
     def _refuse(self, error: BaseException) -> None:
         """Give the error to every caller: a copy to each backward, which adds notes on its own node."""
-        if isinstance(error, StopIteration):
-            # A key has raised it, say. No future takes it, as no coroutine raises it.
-            refused, error = error, RuntimeError(f"{self._owner.name} raised {error!r}")
-            error.__cause__ = refused
         errors: dict[Any, BaseException] = {}
         for caller in self._waiting():
             of_this = errors.get(caller.backward)
@@ -382,11 +380,11 @@ class Batch:
 
     def _results_of(self, found: Any, callers: Sequence[_Caller]) -> Sequence[Any]:
         """Return the result of each item; raise where what the function returned has not one for each."""
-        name, key = self._owner.name, self._owner.key
-        if key is not None:
+        name = self._owner.name
+        if self._owner.key is not None:
             if not isinstance(found, Mapping):
                 raise ArgumentTypeError(must_be(f"what {name} returns", "a dict of results by key", found))
-            keys = [_checked_key(name, key(caller.item)) for caller in callers]
+            keys = [caller.key for caller in callers]
             missing = [one for one in keys if one not in found]
             if missing:
                 raise ArgumentError(
@@ -434,13 +432,17 @@ def _scheduler_of(
 NAMED_WAITS[Batch.ask.__code__] = "self"
 
 
-def _checked_key(name: str, key: Hashable) -> Hashable:
+def _key_of(owner: BatchOwner, item: Any) -> Hashable:
     """Return the key of an item; raise if no dict has such a key."""
+    assert owner.key is not None
+    key = owner.key(item)
     try:
         hash(key)
     except TypeError:
         raise ArgumentTypeError(
-            must_be(f"what the key of {name} returns", "hashable", key, "return a str, a number or a tuple of these")
+            must_be(
+                f"what the key of {owner.name} returns", "hashable", key, "return a str, a number or a tuple of these"
+            )
         ) from None
     return key
 

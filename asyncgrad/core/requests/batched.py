@@ -278,7 +278,8 @@ def batched(
             with `key` it returns a dict of results by key.
         max_size: the most items of a request; None for any number.
         max_wait: the most seconds that an item waits to be sent; None for any time.
-        key: gives the key of an item, by which its result is found; items of one key get one result.
+        key: called with each item as that is asked for; gives the key by which its result is found. Items of one key
+            get one result.
 
     Returns:
         An async function of one item, with `statistics()`; without `function`, a decorator.

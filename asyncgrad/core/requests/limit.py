@@ -126,7 +126,7 @@ class limit:
         if requests is rate is hedge_after is None:
             raise ArgumentError("ag.limit() limits nothing: write ag.limit(requests=4), or ag.limit(rate=10, per=1.0)")
         self.name = name
-        self._line = Line(_title(name, requests, rate, per), requests, rate, per)
+        self._line = Line(_title(name, requests, rate, per, hedge_after), requests, rate, per)
 
     async def __aenter__(self) -> None:
         """Take a place; suspends until it is the caller's turn."""
@@ -197,10 +197,11 @@ def statistics_of(line: Line) -> LimitStatistics:
     )
 
 
-def _title(name: str | None, requests: int | None, rate: int | None, per: float) -> str:
+def _title(name: str | None, requests: int | None, rate: int | None, per: float, hedge_after: float | None) -> str:
     """Return what descriptions call a limit."""
     if name is not None:
         return f"limit {name!r}"
     facts = [] if requests is None else [f"requests={shorten(requests)}"]
     facts += [] if rate is None else [f"rate={shorten(rate)}", f"per={per:g}"]
+    facts += [] if hedge_after is None else [f"hedge_after={hedge_after:g}"]
     return f"limit({', '.join(facts)})"

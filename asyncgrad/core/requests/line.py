@@ -37,7 +37,7 @@ _MUTEX = threading.RLock()
 class _Waiter:
     """Somebody who waits in a line, on the running loop."""
 
-    __slots__ = ("_order", "granted", "has_place", "is_gone", "is_queued", "line", "loop", "since")
+    __slots__ = ("_order", "granted", "has_place", "is_gone", "is_queued", "line", "loop", "since", "started", "waited")
 
     def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, order: tuple[int, float, int]) -> None:
         self.line, self.loop, self._order = line, loop, order
@@ -46,6 +46,8 @@ class _Waiter:
         self.granted = OneShotEvent(loop)
         self.has_place = self.is_gone = False
         self.is_queued = True
+        #: When it was counted as a start, by the clock of its loop, and for how long it had waited then.
+        self.started = self.waited = 0.0
 
     def __lt__(self, other: _Waiter) -> bool:
         return self._order < other._order
@@ -164,6 +166,9 @@ class Line:
         except BaseException:
             self._withdraw(waiter)
             raise
+        with _MUTEX:
+            self.waited += waiter.waited
+            self.longest_wait = max(self.longest_wait, waiter.waited)
 
     def leave(self) -> None:
         """Give a place back, and the next in line has it; from any thread."""
@@ -192,19 +197,18 @@ class Line:
             return None
         return starts[0] + self._per
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start(self, loop: asyncio.AbstractEventLoop) -> float:
+        """Count a start, and return when it is; without a rate nobody asks."""
         self.in_use += 1
         self.started += 1
-        if self._rate is not None:
-            # The clocks of loops in several threads are read at different times.
-            starts, now = self._starts, loop.time()
-            while starts and (len(starts) == self._rate or now >= starts[0] + self._per):
-                starts.popleft()
-            starts.append(max(now, starts[-1]) if starts else now)
-
-    def _note_wait(self, seconds: float) -> None:
-        self.waited += seconds
-        self.longest_wait = max(self.longest_wait, seconds)
+        if self._rate is None:
+            return 0.0
+        # The clocks of loops in several threads are read at different times.
+        starts, now = self._starts, loop.time()
+        while starts and (len(starts) == self._rate or now >= starts[0] + self._per):
+            starts.popleft()
+        starts.append(max(now, starts[-1]) if starts else now)
+        return starts[-1]
 
     def _admit(self) -> None:
         """Let those begin for whom there is a place now, in their order; the caller holds the mutex."""
@@ -223,13 +227,17 @@ class Line:
                 continue
             self._leave_line(first)
             if not first.loop.is_closed() and first.offer():
-                self._start(first.loop)
-                self._note_wait(first.loop.time() - first.since)
+                first.started = self._start(first.loop)
+                first.waited = first.loop.time() - first.since
 
     def _withdraw(self, waiter: _Waiter) -> None:
         """Forget one that waits no more, or give its place to the next."""
         with _MUTEX:
             if waiter.has_place:
+                # It never began: the next may start in its place, also by the rate.
+                self.started -= 1
+                if waiter.started in self._starts:
+                    self._starts.remove(waiter.started)
                 self.leave()
                 return
             if not waiter.is_queued:

@@ -115,6 +115,9 @@ class RowLike(Protocol):
     ) -> Awaitable[Any]:
         """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together."""
 
+    def numbers(self, outer: object) -> bool:
+        """Tell whether what a backward inside of `outer` records is numbered with the other rows, and note that."""
+
     def keep_warning(self, message: str, category: type[Warning]) -> bool:
         """Keep a warning until it can be issued where the rows are awaited; return False once they have ended."""
 

@@ -124,7 +124,7 @@ async def jacobian_of(function: VectorFunction, x: Tensor, *tensors: Tensor, con
 async def jacobian_at(value: Tensor, point: Tensor, create_graph: bool, concurrency: int | None) -> Tensor:
     """Return the Jacobian by a point of what a function has returned there; the graph is retained."""
     with transform_scope(create_graph):
-        rows = await gradient_rows(value, (point,), create_graph=create_graph, concurrency=concurrency)
+        (rows,) = await gradient_rows((value,), (point,), create_graph=create_graph, concurrency=concurrency)
         if not rows:
             return asarray(np.zeros((0, point.size)))
         found = np.stack([zeros_like_tensor(point) if row is None else row for (row,) in rows])

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import HookTypeError
 from tests.support.loops import on_each_loop
-from tests.support.turns import one_turn
+from tests.support.turns import one_turn, turns
 
 Run = Callable[[Any], Any]
 
@@ -218,3 +219,58 @@ def test_a_failure_callback_that_cannot_be_called_is_refused_when_it_is_queued(t
     told.leaf.register_hook(lambda grad: ag.engine.queue_callback(lambda: None, on_failure=3))  # type: ignore[arg-type]
     with pytest.raises(HookTypeError, match=r"on_failure must be callable .* not int 3"):
         sync.backward(told.leaf * 2.0)
+
+
+class Row(ag.Function):
+    """A rule that queues a callback for its row, and may fail."""
+
+    concurrent = True
+
+    @staticmethod
+    def forward(ctx, x, told, failing, on_success):
+        ctx.told, ctx.failing, ctx.on_success = told, failing, on_success
+        return x.numpy() * 1.0
+
+    @staticmethod
+    async def backward(ctx, grad):
+        row = int(np.flatnonzero(grad.numpy())[0])
+        ctx.told.queue(f"row {row}", ctx.on_success(row))
+        with ag.enable_grad():
+            await ag.backward(ctx.told.leaf * 2.0)
+        # The last row is the first to be done.
+        await turns(9 - 3 * row)
+        if row == ctx.failing:
+            raise KeyError(row)
+        return grad, None, None, None
+
+
+@pytest.mark.parametrize("concurrency", [None, 1])
+async def test_rows_commit_together_once_all_have_run_and_in_their_order(told: Told, concurrency: int | None) -> None:
+    found = await ag.jacobian(lambda x: Row.apply(x, told, None, lambda row: None), np.ones(3), concurrency=concurrency)
+
+    assert (told.log, found.sum()) == ([f"row {row} succeeded" for row in range(3)], 3.0)
+    assert told.leaf.grad == 6.0
+
+
+@pytest.mark.parametrize("concurrency", [None, 1])
+@pytest.mark.parametrize("fails", ["rule", "callback"])
+async def test_where_a_row_fails_all_rows_are_taken_back(told: Told, concurrency: int | None, fails: str) -> None:
+    x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = Row.apply(x, told, 2 if fails == "rule" else None, lambda row: fail if row == 2 else None)
+    with pytest.raises(KeyError):
+        await ag.grad([y], [x], [np.eye(3)], is_grads_batched=True, concurrency=concurrency)
+
+    committed = [] if fails == "rule" else ["row 0 succeeded", "row 1 succeeded"]
+    assert told.log == [*committed, "row 2 failed", "row 1 failed", "row 0 failed"]
+    assert told.leaf.grad is None
+
+
+async def test_rows_that_are_cancelled_are_taken_back_once_all_have_ended(told: Told) -> None:
+    task = asyncio.ensure_future(ag.jacobian(lambda x: Row.apply(x, told, None, lambda row: None), np.ones(3)))
+    # By now the last row has ended.
+    await turns(8)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told.log == ["row 2 failed", "row 1 failed", "row 0 failed"]
+    assert told.leaf.grad is None

@@ -18,6 +18,7 @@ from asyncgrad.core.engine.compiled.cache import MAX_PROGRAMS
 from asyncgrad.core.engine.compiled.codegen import MAX_OPS_PER_SEGMENT
 from asyncgrad.core.engine.eager_task import EagerTask
 from asyncgrad.core.settings.context import CURRENT_GRAPH_TASK
+from asyncgrad.engine import queue_callback
 from tests.support.failing import Trouble
 from tests.support.functions import awaiting, calling
 from tests.support.graphs import nodes_below
@@ -173,6 +174,11 @@ FAILING: dict[str, Callable[[ag.Tensor], Any]] = {
 }
 
 
+async def one_turn_later(grad):
+    await one_turn()
+    return grad
+
+
 async def wait_for_ever(grad):
     await asyncio.Event().wait()
 
@@ -230,6 +236,26 @@ async def test_a_graph_that_was_cancelled_is_freed():
 
     await attempt()
     await settle()
+    assert alive(references) == []
+
+
+@pytest.mark.parametrize("failing", [awaiting, lambda x, body: awaiting(awaiting(x, fail_later), body)])
+async def test_rows_that_commit_together_are_freed(failing):
+    references: list[Any] = []
+
+    async def attempt():
+        x = leaf(1.0, 2.0)
+        out = failing(cubic_graph(x), one_turn_later)
+        out.register_hook(lambda grad: queue_callback(lambda: None, on_failure=lambda: None))
+        out.register_hook(lambda grad: references.append(weakref.ref(CURRENT_GRAPH_TASK.get())))
+        try:
+            await ag.grad([out], [x], [np.eye(2)], is_grads_batched=True)
+        except Trouble as error:
+            references.append(weakref.ref(error))
+
+    await attempt()
+    await settle()
+    assert len(references) > 1
     assert alive(references) == []
 
 

@@ -329,6 +329,18 @@ async def test_one_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_next(
     assert limit.statistics().started == 2
 
 
+async def test_one_that_is_cancelled_as_its_turn_comes_is_no_start_for_the_rate():
+    limit = ag.limit(requests=1, rate=2, per=3600.0)
+    await limit.__aenter__()
+    first, second = (asyncio.ensure_future(limit.__aenter__()) for _ in range(2))
+    await one_turn()
+    await limit.__aexit__(None, None, None)
+    first.cancel()
+    await second
+    assert first.cancelled()
+    assert (limit.statistics().started, limit.statistics().running) == (2, 1)
+
+
 def test_one_that_is_cancelled_while_it_waits_for_the_rate_leaves_no_timer():
     async def main() -> float:
         limit, loop = ag.limit(rate=1, per=100.0), asyncio.get_running_loop()
@@ -432,6 +444,7 @@ async def test_what_has_waited_for_a_limit_is_in_a_profile(tmp_path):
         ({"requests": 4}, "limit(requests=4)"),
         ({"rate": 10, "per": 60}, "limit(rate=10, per=60)"),
         ({"requests": 1, "rate": 2}, "limit(requests=1, rate=2, per=1)"),
+        ({"hedge_after": 0.5}, "limit(hedge_after=0.5)"),
         ({"requests": 10**5000}, "limit(requests=<16610 bits>)"),
     ],
 )

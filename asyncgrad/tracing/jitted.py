@@ -33,6 +33,7 @@ from .call_key import (
     is_profiled,
     key_of_context,
     key_of_leaf,
+    key_of_static,
     needs_eager,
     places_of,
     without_mark,
@@ -251,7 +252,8 @@ class StaticArguments:
         bound = self._signature.bind(*args, **kwargs)
         for name in self._names:
             if name in bound.arguments:
-                bound.arguments[name] = Static(bound.arguments[name])
+                value = bound.arguments[name]
+                bound.arguments[name] = Static(value, key_of_static(value))
         return bound.args, bound.kwargs
 
 

@@ -26,6 +26,7 @@ from ..errors import ArgumentError, ChangedTensorError, GraphError
 from ..observing.visualize.picture import Picture
 from ..random import generator
 from ..transforms.recipes import key_of_recipe, made_again
+from .beginnings import Beginning
 from .blocking_transform import blocking_transform
 from .call_key import (
     Static,
@@ -65,6 +66,8 @@ _CALLS_BEFORE_TRACE = 2
 _MOST_VARIANTS = 8
 #: After how many traced runs that raise an error calls of one key are eager for good.
 _MOST_FAILURES = 3
+#: How many times a function is traced again for backward passes that begin elsewhere than that of its program.
+_MOST_BEGINNINGS = 3
 #: How many functions are written that compare the calls of one key.
 _MOST_LAST_CALLS = 16
 #: For how many recipes a function keeps what transforms have made of it.
@@ -83,9 +86,23 @@ ALL: weakref.WeakSet[Jitted] = weakref.WeakSet()
 class Family:
     """What is known of the calls of one key."""
 
-    __slots__ = ("calls", "failures", "last_calls", "last_calls_made", "reason", "refusal", "variants")
+    __slots__ = (
+        "beginning",
+        "beginnings_left",
+        "calls",
+        "failures",
+        "last_calls",
+        "last_calls_made",
+        "reason",
+        "refusal",
+        "variants",
+    )
 
     def __init__(self) -> None:
+        #: Where backward passes have begun that its programs could not run; None for none.
+        self.beginning: Beginning | None = None
+        #: How many times all is traced again for that.
+        self.beginnings_left: int = _MOST_BEGINNINGS
         self.calls: int = 0
         #: How many traced runs have raised an error.
         self.failures: int = 0
@@ -417,7 +434,7 @@ class Jitted:
         try:
             last = None if is_tried else self._last_call
             call = None if last is None else self.call_like(last, args, kwargs)
-            if last is not None and call is not None and last.variant.holds():
+            if last is not None and call is not None and last.variant.begun is None and last.variant.holds():
                 reason = None if is_profiled() else self._fuse(last.variant, call)
                 if reason:
                     yield (call, None, None, reason)
@@ -435,6 +452,8 @@ class Jitted:
             yield (call, None, None, reason)
             return
         is_seen = is_profiled()
+        if not is_seen:
+            self._begin_otherwise(family)
         for variant in tuple(family.variants):
             if not variant.holds() or (is_seen and variant.verified < self.verify):
                 continue
@@ -488,7 +507,9 @@ class Jitted:
         """Trace the function for calls of a family, or note why that cannot be."""
         self.counts["traces"] += 1
         try:
-            variant = trace_variant(call.run_tree, call.leaves, call.structure, self.name, self.function)
+            tree = call.run_tree, call.leaves, call.structure
+            variant = trace_variant(*tree, self.name, self.function, family.beginning)
+            variant.may_begin_otherwise = family.beginnings_left > 0
             variant.runner = runner() if self._backend != "table" else None
             if variant.runner is not None and self._backend in ("auto", "fused"):
                 variant.fusing = Fusing(variant.program, variant.runner, self._backend == "fused")
@@ -507,6 +528,18 @@ class Jitted:
                 family.reason = f"more than {_MOST_VARIANTS} programs, by the numbers on which its way depends"
                 family.variants.clear()
                 family.last_calls.clear()
+
+    def _begin_otherwise(self, family: Family) -> None:
+        """Forget the programs of a family where a backward has begun otherwise, so that they are traced for that."""
+        begun = next((one.begun for one in family.variants if one.begun is not None), None)
+        if begun is None:
+            return
+        family.beginning = begun
+        family.beginnings_left -= 1
+        family.variants.clear()
+        family.last_calls.clear()
+        self._last_call = None
+        self.counts["traced again for another backward"] += 1
 
     def _replay(self, variant: Variant, family: Family, call: Call) -> Any:
         if self.is_compared(variant, family, call):

@@ -227,7 +227,7 @@ class Call:
         if self.state() != self.known or not variant.guards.hold():
             raise ChangedTensorError(
                 "the backward of a compiled function runs it again where its gradient is differentiated, or where it "
-                "begins at other outputs than the traced one, and what the function reads besides its arguments has "
+                "begins otherwise than the traced one, and what the function reads besides its arguments has "
                 "changed since the call"
             )
         drawing = nullcontext() if drawn is None else drawing_from(drawn)

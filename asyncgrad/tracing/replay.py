@@ -317,7 +317,7 @@ class ReplayNode(HandwrittenNode):
             if not same_bits(mine, getattr(theirs, "_data", theirs)):
                 raise ChangedTensorError(
                     "the backward of a compiled function runs it again where its gradient is differentiated, or where "
-                    "it begins at other outputs than the traced one, and it now gives another result: what it reads "
+                    "it begins otherwise than the traced one, and it now gives another result: what it reads "
                     "was changed since the call"
                 )
         wanted = [own[index] for index in variant.wanted]

@@ -178,12 +178,8 @@ class Jit:
             >>> step
             <ag.jit.train_step of loss_fn, by Adam: 3 of 8 steps by a program>
         """
-        options = "clip_grad_norm, clip_grad_value, has_aux, static, backend and verify"
-        _check_none(others, "ag.jit.train_step", options)
-        _check_step(loss_fn, optimizer)
-        _check(loss_fn, "ag.jit.train_step", backend, verify)
-        clipping = _clipping(clip_grad_norm, clip_grad_value)
-        function, bound = unbound(loss_fn)
+        _check_step(loss_fn, optimizer, backend, verify, others)
+        clipping, (function, bound) = _clipping(clip_grad_norm, clip_grad_value), unbound(loss_fn)
         names = _static_names(function, static)
         return TrainStep(function, optimizer, clipping, truth(has_aux, "has_aux"), names, backend, verify, bound)
 
@@ -271,7 +267,9 @@ def _check(fn: Any, name: str, backend: str, verify: int) -> None:
     whole_number(verify, "verify", 0)
 
 
-def _check_step(loss_fn: Any, optimizer: Any) -> None:
+def _check_step(loss_fn: Any, optimizer: Any, backend: str, verify: int, others: dict[str, Never]) -> None:
+    options = "clip_grad_norm, clip_grad_value, has_aux, static, backend and verify"
+    _check_none(others, "ag.jit.train_step", options)
     check_function(loss_fn, "ag.jit.train_step", optimizer)
     if inspect.iscoroutinefunction(loss_fn) or isinstance(loss_fn, JittedCoroutine):
         hint = "compile the async def by ag.jit, and await loss.backward() and optimizer.step_async()"
@@ -279,6 +277,7 @@ def _check_step(loss_fn: Any, optimizer: Any) -> None:
     if not isinstance(optimizer, Optimizer):
         hint = "write ag.jit.train_step(loss_fn, optim.Adam(params))"
         raise ArgumentTypeError(takes("ag.jit.train_step", "an Optimizer as its second argument", optimizer, hint))
+    _check(loss_fn, "ag.jit.train_step", backend, verify)
 
 
 def _clipping(norm: float | None, value: float | None) -> Clipping:

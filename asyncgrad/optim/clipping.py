@@ -18,7 +18,7 @@ from ..core.tree.structure import Tree, TreeStructure, first_places, flatten, pa
 from ..errors import InvalidGradientError
 from .gradients import check_array
 
-__all__ = ["clip_grad_norm", "clip_grad_value", "clipped_array", "norm_and_scale"]
+__all__ = ["clip_grad_norm", "clip_grad_value", "clipped_array", "largest_norm", "norm_and_scale"]
 
 
 def clip_grad_norm(parameters: Tree, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = True) -> Any:
@@ -57,7 +57,7 @@ def clip_grad_norm(parameters: Tree, max_norm: float, norm_type: float = 2.0, er
         >>> optim.clip_grad_norm({"w": np.array([3.0, 4.0])}, 10.0)
         ({'w': array([3., 4.])}, 5.0)
     """
-    most = math.inf if max_norm == math.inf else number(max_norm, "max_norm", 0)
+    most = largest_norm(max_norm, "max_norm")
     order = _norm_type(norm_type)
     gradients = _Gradients(parameters)
     norms, total = _joint_norm(gradients.arrays, order)
@@ -106,6 +106,16 @@ def clip_grad_value(parameters: Tree, clip_value: float) -> Any:
 
     gradients.replace(lambda array: _clipped(array, most))
     return gradients.clipped()
+
+
+def largest_norm(value: Any, name: str) -> float:
+    """Return an argument that limits a norm as a float; infinity limits none.
+
+    Raises:
+        ArgumentTypeError: it is no number.
+        ArgumentError: it is NaN or negative.
+    """
+    return math.inf if value == math.inf else number(value, name, 0)
 
 
 def norm_and_scale(arrays: Sequence[Any], max_norm: float) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from ..core.settings.context import (
 from ..core.tensor import Tensor
 from ..errors import ArgumentTypeError
 from .error_ways import told_before
-from .object_key import is_array, key_of
+from .object_key import has_arrays, is_array, key_of
 
 __all__ = [
     "CONTEXT",
@@ -34,6 +34,7 @@ __all__ = [
     "is_profiled",
     "key_of_context",
     "key_of_leaf",
+    "key_of_static",
     "needs_eager",
     "places_of",
     "whole_context",
@@ -53,14 +54,25 @@ CONTEXT: tuple[ContextVar[Any], ...] = (
 )
 
 
+#: How errors call a static argument, and what to write where something cannot be one.
+_STATIC = "a static argument of a compiled function"
+_NO_STATIC = "leave it out of static=, since a tree is compared leaf by leaf"
+
+
 @final
 class Static:
-    """A static argument, marked as such: its value is part of the key, by its own equality."""
+    """A static argument, marked as such.
 
-    __slots__ = ("value",)
+    Args:
+        value: the argument.
+        key: what is part of the key in its place; None for itself.
+    """
 
-    def __init__(self, value: Any) -> None:
+    __slots__ = ("key", "value")
+
+    def __init__(self, value: Any, key: Hashable = None) -> None:
         self.value = value
+        self.key: Hashable = value if key is None else key
 
     def __repr__(self) -> str:
         return f"static {self.value!r}"
@@ -170,18 +182,28 @@ def key_of_leaf(leaf: object) -> Hashable:
         flags = leaf.flags
         return type(leaf), leaf.shape, leaf.dtype, leaf.strides, flags.aligned, flags.writeable, leaf.base is None
     if type(leaf) is Static:
-        try:
-            hash(leaf.value)
-        except TypeError:
-            raise ArgumentTypeError(
-                must_be(
-                    "a static argument of a compiled function",
-                    "hashable",
-                    leaf.value,
-                    "leave it out of static=, since a tree is compared leaf by leaf"
-                    if isinstance(leaf.value, (list, dict))
-                    else "give its class __eq__ and __hash__",
-                )
-            ) from None
-        return Static, type(leaf.value), leaf.value
+        return Static, leaf.key
     return key_of(leaf)
+
+
+def key_of_static(value: Any) -> Hashable:
+    """Return what is equal for two static arguments that are the same: by their own `==`, but for numbers.
+
+    Numbers that are equal and not the same, as 0.0 and -0.0 or 1 and True are, have other keys, also in tuples.
+
+    Raises:
+        ArgumentTypeError: it cannot be hashed, or has arrays, whose numbers `==` does not compare.
+    """
+    kind = type(value)
+    if kind is float or kind is complex or isinstance(value, np.inexact):
+        return kind, repr(value)
+    if kind is tuple:
+        return kind, tuple(map(key_of_static, value))
+    if has_arrays(value):
+        raise ArgumentTypeError(must_be(_STATIC, "no array, no model, and no tree with one", value, _NO_STATIC))
+    try:
+        hash(value)
+    except TypeError:
+        hint = _NO_STATIC if isinstance(value, (list, dict)) else "give its class __eq__ and __hash__"
+        raise ArgumentTypeError(must_be(_STATIC, "hashable", value, hint)) from None
+    return kind, value

@@ -168,6 +168,5 @@ def _results(variant: Variant, table: Table, arrays: Sequence[np.ndarray]) -> li
         found: list[Any] = list(table.run_forward(arrays))
     found += [array.copy() for _, array in table.commits()]
     if variant.wanted and variant.seeded:
-        outputs = table.outputs()
-        found += table.run_backward([np.ones(outputs[index].shape, outputs[index].dtype) for index in variant.seeded])
+        found += table.run_backward(variant.ones())
     return found

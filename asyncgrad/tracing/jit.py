@@ -9,9 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Never, final, overload
 
-from ..core.settings.arguments import check_function, must_be, number, takes, truth
+from ..core.settings.arguments import check_function, must_be, number, takes, truth, whole_number
 from ..core.settings.elsewhere import JIT_ATTRIBUTES, hint_at
 from ..errors import ArgumentError, ArgumentTypeError
+from ..optim.clipping import largest_norm
 from ..optim.optimizer import Optimizer
 from ..transforms.recipes import innermost
 from ..transforms.vmap import is_map
@@ -109,11 +110,7 @@ class Jit:
         **others: Never,
     ) -> Any:
         """Return the function, compiled; a decorator where no function is given."""
-        if others:
-            name = next(iter(others))
-            raise ArgumentTypeError(
-                f"ag.jit has no option {name!r}: {_OTHER_OPTIONS.get(name, 'it has static, backend and verify')}"
-            )
+        _check_none(others, "ag.jit", "static, backend and verify")
         if fn is None:
             return functools.partial(self, static=static, backend=backend, verify=verify)
         _check(fn, "ag.jit", backend, verify)
@@ -135,6 +132,7 @@ class Jit:
         static: str | Iterable[str] = (),
         backend: str = "auto",
         verify: int = 2,
+        **others: Never,
     ) -> TrainStep:
         """Return a training step: `await step(*args)` computes the loss, its gradients and the update by one program.
 
@@ -148,12 +146,13 @@ class Jit:
                 its closure or globals.
             optimizer: what updates the parameters; a schedule goes on setting its options. What cannot be a part of the
                 program, as the steps of LBFGS, it does by itself.
-            clip_grad_norm: the largest norm, as for `optim.clip_grad_norm`.
+            clip_grad_norm: the largest norm, as for `optim.clip_grad_norm`; `math.inf` to know the norm alone.
             clip_grad_value: the largest absolute value, as for `optim.clip_grad_value`.
             has_aux: whether `loss_fn` returns a pair of the loss and something else, which the step then returns too.
             static: as for `ag.jit`.
             backend: as for `ag.jit`.
             verify: as for `ag.jit`.
+            others: options of other libraries; each is refused, by what to write for it.
 
         Returns:
             An object that is called with the arguments of `loss_fn`, and awaited; `grad_norm` is the norm last clipped.
@@ -178,10 +177,8 @@ class Jit:
             >>> step
             <ag.jit.train_step of loss_fn, by Adam: 3 of 8 steps by a program>
         """
-        _check_step(loss_fn, optimizer)
-        _check(loss_fn, "ag.jit.train_step", backend, verify)
-        clipping = _clipping(clip_grad_norm, clip_grad_value)
-        function, bound = unbound(loss_fn)
+        _check_step(loss_fn, optimizer, backend, verify, others)
+        clipping, (function, bound) = _clipping(clip_grad_norm, clip_grad_value), unbound(loss_fn)
         names = _static_names(function, static)
         return TrainStep(function, optimizer, clipping, truth(has_aux, "has_aux"), names, backend, verify, bound)
 
@@ -248,6 +245,12 @@ class Jit:
         return "ag.jit"
 
 
+def _check_none(others: dict[str, Never], name: str, options: str) -> None:
+    if others:
+        other = next(iter(others))
+        raise ArgumentTypeError(f"{name} has no option {other!r}: {_OTHER_OPTIONS.get(other, f'it has {options}')}")
+
+
 def _check(fn: Any, name: str, backend: str, verify: int) -> None:
     if isinstance(fn, (classmethod, staticmethod)):
         hint = f"write @{type(fn).__name__} above @{name}"
@@ -264,11 +267,12 @@ def _check(fn: Any, name: str, backend: str, verify: int) -> None:
         raise ArgumentError(must_be("backend", " or ".join(map(repr, _BACKENDS)), backend))
     if backend in ("runner", "fused") and missing_extra() is not None:
         raise ArgumentError(f"there is no backend {backend!r}: {missing_extra()}")
-    if not isinstance(verify, int) or isinstance(verify, bool) or verify < 0:
-        raise ArgumentError(must_be("verify", "a number of runs of at least 0", verify))
+    whole_number(verify, "verify", 0)
 
 
-def _check_step(loss_fn: Any, optimizer: Any) -> None:
+def _check_step(loss_fn: Any, optimizer: Any, backend: str, verify: int, others: dict[str, Never]) -> None:
+    options = "clip_grad_norm, clip_grad_value, has_aux, static, backend and verify"
+    _check_none(others, "ag.jit.train_step", options)
     check_function(loss_fn, "ag.jit.train_step", optimizer)
     if inspect.iscoroutinefunction(loss_fn) or isinstance(loss_fn, JittedCoroutine):
         hint = "compile the async def by ag.jit, and await loss.backward() and optimizer.step_async()"
@@ -276,19 +280,22 @@ def _check_step(loss_fn: Any, optimizer: Any) -> None:
     if not isinstance(optimizer, Optimizer):
         hint = "write ag.jit.train_step(loss_fn, optim.Adam(params))"
         raise ArgumentTypeError(takes("ag.jit.train_step", "an Optimizer as its second argument", optimizer, hint))
+    _check(loss_fn, "ag.jit.train_step", backend, verify)
 
 
 def _clipping(norm: float | None, value: float | None) -> Clipping:
     if norm is not None and value is not None:
         raise ArgumentError("gradients are clipped by clip_grad_norm or by clip_grad_value: give one of the two")
     return Clipping(
-        None if norm is None else number(norm, "clip_grad_norm", 0),
+        None if norm is None else largest_norm(norm, "clip_grad_norm"),
         None if value is None else number(value, "clip_grad_value", 0),
     )
 
 
 def _static_names(fn: Callable[..., Any], static: str | Iterable[str]) -> list[str]:
-    names = [static] if isinstance(static, str) else list(static)
+    names = [static] if isinstance(static, str) else list(static) if isinstance(static, Iterable) else [static]
+    if not all(isinstance(name, str) for name in names):
+        raise ArgumentTypeError(must_be("static", "the name of an argument, or several", static))
     if not names:
         return names
     try:

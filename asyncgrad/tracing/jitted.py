@@ -27,6 +27,7 @@ from ..errors import ArgumentError, ChangedTensorError, GraphError
 from ..observing.visualize.picture import Picture
 from ..random import generator
 from ..transforms.recipes import key_of_recipe, made_again
+from .beginnings import Beginning
 from .blocking_transform import blocking_transform
 from .bound import Bound
 from .call_key import (
@@ -35,6 +36,7 @@ from .call_key import (
     is_profiled,
     key_of_context,
     key_of_leaf,
+    key_of_static,
     needs_eager,
     places_of,
     without_mark,
@@ -65,6 +67,8 @@ _CALLS_BEFORE_TRACE = 2
 _MOST_VARIANTS = 8
 #: After how many traced runs that raise an error calls of one key are eager for good.
 _MOST_FAILURES = 3
+#: How many times a function is traced again for backward passes that begin elsewhere than that of its program.
+_MOST_BEGINNINGS = 3
 #: How many functions are written that compare the calls of one key.
 _MOST_LAST_CALLS = 16
 #: For how many recipes a function keeps what transforms have made of it.
@@ -83,9 +87,23 @@ ALL: weakref.WeakSet[Jitted] = weakref.WeakSet()
 class Family:
     """What is known of the calls of one key."""
 
-    __slots__ = ("calls", "failures", "last_calls", "last_calls_made", "reason", "refusal", "variants")
+    __slots__ = (
+        "beginning",
+        "beginnings_left",
+        "calls",
+        "failures",
+        "last_calls",
+        "last_calls_made",
+        "reason",
+        "refusal",
+        "variants",
+    )
 
     def __init__(self) -> None:
+        #: Where backward passes have begun that its programs could not run; None for none.
+        self.beginning: Beginning | None = None
+        #: How many times all is traced again for that.
+        self.beginnings_left: int = _MOST_BEGINNINGS
         self.calls: int = 0
         #: How many traced runs have raised an error.
         self.failures: int = 0
@@ -210,7 +228,7 @@ class Call:
         if self.state() != self.known or not variant.guards.hold():
             raise ChangedTensorError(
                 "the backward of a compiled function runs it again where its gradient is differentiated, or where it "
-                "begins at other outputs than the traced one, and what the function reads besides its arguments has "
+                "begins otherwise than the traced one, and what the function reads besides its arguments has "
                 "changed since the call"
             )
         drawing = nullcontext() if drawn is None else drawing_from(drawn)
@@ -252,7 +270,8 @@ class StaticArguments:
         bound = self._signature.bind(*args, **kwargs)
         for name in self._names:
             if name in bound.arguments:
-                bound.arguments[name] = Static(bound.arguments[name])
+                value = bound.arguments[name]
+                bound.arguments[name] = Static(value, key_of_static(value))
         return bound.args, bound.kwargs
 
 
@@ -434,7 +453,7 @@ class Jitted:
         try:
             last = None if is_tried else self._last_call
             call = None if last is None else self.call_like(last, args, kwargs)
-            if last is not None and call is not None and last.variant.holds():
+            if last is not None and call is not None and last.variant.begun is None and last.variant.holds():
                 yield (call, last.variant, None, "")
             # Other programs of the same key may do.
             call = self.new_call(args, kwargs)
@@ -447,6 +466,8 @@ class Jitted:
             yield (call, None, None, reason)
             return
         is_seen = is_profiled()
+        if not is_seen:
+            self._begin_otherwise(family)
         for variant in tuple(family.variants):
             if not variant.holds() or (is_seen and variant.verified < self.verify):
                 continue
@@ -500,7 +521,9 @@ class Jitted:
         """Trace the function for calls of a family, or note why that cannot be."""
         self.counts["traces"] += 1
         try:
-            variant = trace_variant(call.run_tree, call.leaves, call.structure, self.name, self.function)
+            tree = call.run_tree, call.leaves, call.structure
+            variant = trace_variant(*tree, self.name, self.function, family.beginning)
+            variant.may_begin_otherwise = family.beginnings_left > 0
             variant.runner = runner() if self._backend != "table" else None
             if variant.runner is not None and self._backend in ("auto", "fused"):
                 variant.fusing = Fusing(variant.program, variant.runner, self._backend == "fused")
@@ -532,6 +555,18 @@ class Jitted:
             again = self.new_call(call.args, call.kwargs)
             if family.variants == known and self._is_due(family) and self.family_of(again) is family:
                 self.trace(family, again)
+
+    def _begin_otherwise(self, family: Family) -> None:
+        """Forget the programs of a family where a backward has begun otherwise, so that they are traced for that."""
+        begun = next((one.begun for one in family.variants if one.begun is not None), None)
+        if begun is None:
+            return
+        family.beginning = begun
+        family.beginnings_left -= 1
+        family.variants.clear()
+        family.last_calls.clear()
+        self._last_call = None
+        self.counts["traced again for another backward"] += 1
 
     def _replay(self, variant: Variant, family: Family, call: Call) -> Any:
         if self.is_compared(variant, family, call):

@@ -20,6 +20,7 @@ from ..core.settings.context import GRAD_MODE
 from ..core.settings.observers import PROGRAMS
 from ..core.tensor import Tensor
 from ..errors import ChangedTensorError
+from .beginnings import beginning_of
 from .error_ways import told_before
 from .program import CheckFailed
 from .replayed_gradients import (
@@ -211,7 +212,10 @@ class ReplayNode(HandwrittenNode):
         variant = lease.variant
         program = variant.program
         with lease.table.lock:
-            runs = (program.repeats or not lease.has_run) and fits(variant, grads)
+            begins_alike = fits(variant, grads)
+            if not begins_alike and variant.may_begin_otherwise:
+                variant.begun = beginning_of(grads, self.input_metadata)
+            runs = (program.repeats or not lease.has_run) and begins_alike
             # How a rule treats floating-point errors is known by how that differs from what is around the call.
             runs = runs and variant.error_ways.are_now()
             runs = runs and (variant.is_unguarded or variant.backward_guards.hold())
@@ -314,7 +318,7 @@ class ReplayNode(HandwrittenNode):
             if not same_bits(mine, getattr(theirs, "_data", theirs)):
                 raise ChangedTensorError(
                     "the backward of a compiled function runs it again where its gradient is differentiated, or where "
-                    "it begins at other outputs than the traced one, and it now gives another result: what it reads "
+                    "it begins otherwise than the traced one, and it now gives another result: what it reads "
                     "was changed since the call"
                 )
         wanted = [own[index] for index in variant.wanted]

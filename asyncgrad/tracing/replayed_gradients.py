@@ -19,6 +19,7 @@ from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE, enable_grad
 from ..core.tensor import Tensor
 from ..sync import grad as blocking_grad
+from .beginnings import as_it_lies
 
 __all__ = [
     "GradientsNode",
@@ -151,13 +152,14 @@ def gradients_of(
     results: Sequence[Any], inputs: Sequence[Any], grads: Sequence[Any], create_graph: bool
 ) -> Sequence[Any]:
     """Return the gradients for inputs; results without a graph, and those without an incoming gradient, add none."""
-    pairs = [(one, grad) for one, grad in zip(results, grads, strict=True) if grad is not None and has_graph(one)]
-    if not pairs:
+    given = [(one, grad) for one, grad in zip(results, grads, strict=True) if grad is not None and has_graph(one)]
+    if not given:
         return (None,) * len(inputs)
+    starts = [as_it_lies(one, grad) for one, grad in given]
     found: Sequence[Any] = blocking_grad(
-        [one for one, _ in pairs],
+        [root for root, _ in starts],
         inputs,
-        [grad for _, grad in pairs],
+        [grad for _, grad in starts],
         create_graph=create_graph,
         allow_unused=True,
     )

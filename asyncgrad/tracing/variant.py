@@ -18,7 +18,7 @@ from ..core.graph.saved import version_of
 from ..core.settings.callers import is_own_file
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
-from ..sync import grad
+from .beginnings import Beginning, ones_lying_as
 from .call_key import has_grad, key_of_context
 from .captured import names_of
 from .draws import traced_generator
@@ -28,6 +28,7 @@ from .guards import Guards, NotedFunctions
 from .object_key import is_array, is_immutable
 from .outside import refuse_arrays_of_others
 from .program import Program, lower
+from .replayed_gradients import gradients_of
 from .runner import Runner
 from .shared_copies import share_copies
 from .stand_in import stand_in
@@ -84,6 +85,7 @@ class Variant:
         "_idle",
         "_is_short",
         "backward_guards",
+        "begun",
         "context",
         "differentiable",
         "error_ways",
@@ -93,6 +95,7 @@ class Variant:
         "has_graph",
         "is_unguarded",
         "may_be_long",
+        "may_begin_otherwise",
         "name",
         "outputs",
         "program",
@@ -150,6 +153,10 @@ class Variant:
         self.context: tuple[Any, ...] = key_of_context()
         #: By which incoming gradients require grad, the gradients that do then; filled by backward passes.
         self.differentiable: dict[tuple[bool, ...], tuple[bool, ...]] = {}
+        #: Whether it is to be known where a backward has begun that this program cannot run.
+        self.may_begin_otherwise: bool = False
+        #: Where that was; None for none.
+        self.begun: Beginning | None = None
         self._idle: deque[Table] = deque(maxlen=_IDLE_TABLES)
 
     def holds(self) -> bool:
@@ -157,8 +164,14 @@ class Variant:
         return self.is_unguarded or (self.guards.hold() and self.backward_guards.hold())
 
     def is_ready(self, verify: int) -> bool:
-        """Tell whether it has been compared with the function, and what runs its steps is decided."""
-        return self.verified >= verify and self.fusing is None and (self.fused is None or not self.fused.reruns)
+        """Tell whether it has been compared with the function, and what it is and what runs its steps is decided."""
+        is_decided = self.fusing is None and self.begun is None
+        return self.verified >= verify and is_decided and (self.fused is None or not self.fused.reruns)
+
+    def ones(self) -> list[np.ndarray]:
+        """Return gradients of 1 with which its backward can begin."""
+        arrays = [value.array for value in self.program.cotangents]
+        return [ones_lying_as(array.shape, array.dtype, array.strides) for array in arrays]
 
     def note_long(self) -> None:
         """Have backward passes measured from now on, unless they have been, and were short."""
@@ -196,6 +209,7 @@ def trace_variant(
     structure: TreeStructure,
     name: str,
     source: Callable[..., Any] | None = None,
+    beginning: Beginning | None = None,
 ) -> Variant:
     """Run a function over traced arrays, forward and backward, and return its program.
 
@@ -205,6 +219,7 @@ def trace_variant(
         structure: their structure.
         name: that of the function, for errors.
         source: what the user has written, where `function` calls that.
+        beginning: where its backward begins, if it can; None for at the loss, or at all outputs.
 
     Raises:
         Untraceable: something in it cannot be recorded.
@@ -213,7 +228,7 @@ def trace_variant(
     trace = Trace()
     noted, of_backward = NotedFunctions(), NotedFunctions()
     with traced_generator(trace), noted.noting():
-        variant = _traced(trace, function, leaves, structure, name, source, of_backward)
+        variant = _traced(trace, function, leaves, structure, name, source, of_backward, beginning)
     trace.end()
     if trace.broken is not None:
         raise Untraceable(trace.broken)
@@ -233,6 +248,7 @@ def _traced(
     name: str,
     source: Callable[..., Any] | None,
     of_backward: NotedFunctions,
+    beginning: Beginning | None,
 ) -> Variant:
     once: dict[int, Any] = {}
     for index, leaf in enumerate(leaves):
@@ -260,25 +276,25 @@ def _traced(
     inputs = [numbered[index] for index in wanted]
     cotangents: list[Value] = []
     gradients: list[Value | None] = []
-    seeded = _seeded(roots)
+    begun = _begun(roots, beginning)
     if roots:
         own = {id(one) for one in inputs}
         refuse_hooks_and_other_leaves(list(roots.values()), lambda leaf: id(leaf) in own, name)
         seeds = []
-        for root in seeded.values():
-            ones = np.ones(root.shape, root.dtype)
+        for index, strides in begun.items():
+            ones = ones_lying_as(roots[index].shape, roots[index].dtype, strides)
             seed: Any = asarray(ones)
             cotangents.append(trace.cotangent(ones))
             seed._data = trace.traced(cotangents[-1])
             seeds.append(seed)
         with of_backward.noting():
-            found_grads = grad(list(seeded.values()), inputs, seeds, allow_unused=True)
+            found_grads = gradients_of([roots[index] for index in begun], inputs, seeds, False)
         if trace.broken is not None:
             raise Untraceable(trace.broken)
         gradients = [None if one is None else trace.value_of(one._data) for one in found_grads]
     program = lower(trace, cut, values, cotangents, gradients)
     share_copies(program)
-    return Variant(program, out_structure, outputs, wanted, list(seeded), bool(roots))
+    return Variant(program, out_structure, outputs, wanted, list(begun), bool(roots))
 
 
 def _marks(leaf: Any) -> Any:
@@ -289,10 +305,15 @@ def _marks(leaf: Any) -> Any:
     return leaf._requires_grad(), id(meta.grad), meta.hooks, meta.post_accumulate_hooks, meta.retains_grad
 
 
-def _seeded(roots: dict[int, Any]) -> dict[int, Any]:
-    """Return the outputs at which a backward of the program begins: the loss, if there is one beside others."""
-    numbers = {index: root for index, root in roots.items() if root.shape == ()}
-    return numbers if len(numbers) == 1 else roots
+def _begun(roots: dict[int, Any], asked: Beginning | None) -> Beginning:
+    """Return where a backward of the program begins: where it is asked for, or at the loss, if there is one."""
+    if asked and all(index in roots and len(strides) == roots[index].ndim for index, strides in asked.items()):
+        return asked
+    numbers = [index for index, root in roots.items() if root.shape == ()]
+    return {
+        index: np.ones(roots[index].shape, roots[index].dtype).strides
+        for index in (numbers if len(numbers) == 1 else roots)
+    }
 
 
 def _lift(trace: Trace, leaf: Any, name: str) -> Any:

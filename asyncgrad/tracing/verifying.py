@@ -11,10 +11,10 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.tree.structure import flatten
 from ..random import generator
-from ..sync import grad
 from .draws import drawing_from
 from .error_ways import told_before
 from .program import CheckFailed
+from .replayed_gradients import gradients_of
 from .stand_in import stand_in
 from .table import Table
 from .variant import Variant
@@ -75,9 +75,8 @@ def _difference(
         if not same_bits(array, aliases[index]._data):
             return "its program changes an argument otherwise: it reads what changes and is no argument"
     if variant.wanted and variant.seeded:
-        roots = [results[index] for index in variant.seeded]
-        ones = [np.ones(root.shape, root.dtype) for root in roots]
-        expected = grad(roots, [aliases[index] for index in variant.wanted], ones, allow_unused=True)
+        ones, roots = variant.ones(), [results[index] for index in variant.seeded]
+        expected = gradients_of(roots, [aliases[index] for index in variant.wanted], ones, False)
         for gradient, other in zip(table.run_backward(ones), expected, strict=True):
             if (gradient is None) != (other is None) or (gradient is not None and not same_bits(gradient, other._data)):
                 return "its program gives another gradient: it reads what changes and is no argument"

@@ -236,6 +236,7 @@ MISTAKES = {
     "ag.tensor(called)": ("a tensor holds numbers", "the function called"),
     "ag.tensor(object())": ("a tensor holds numbers", "an object of the class object"),
     "ag.jit.train_step(called, optim.SGD)": ("ag.jit.train_step", "the class SGD", "optim.Adam(params)"),
+    "ag.jit.train_step(called, None, donate_argnums=0)": ("'donate_argnums'", "leave it out"),
     # One number of many.
     "float(x)": ("float()", "(2, 2)", "t.tolist() for all", "t[index].item()"),
     "int(x)": ("int()", "(2, 2)", "t[index].item()"),

@@ -75,6 +75,15 @@ def test_static_arguments_are_compared_by_their_own_equality():
     assert jitted.counts["replayed"] == 3
 
 
+@pytest.mark.parametrize(("one", "other"), [(0.0, -0.0), ((1, 0.0), (1, -0.0)), ((1,), (True,)), ((1,), (1.0,))])
+def test_static_numbers_that_are_equal_and_not_the_same_have_programs_of_their_own(one, other):
+    jitted = ag.jit(lambda x, static: x * len(repr(static)), static="static", verify=0)
+
+    for value in (one, other) * 4:
+        assert jitted(leaf(1.0), value).tolist() == [len(repr(value))]
+    assert jitted.counts["replayed"] == 4
+
+
 def test_the_mode_and_each_attribute_of_a_module_are_guarded():
     class Scaled(nn.Module):
         def __init__(self):

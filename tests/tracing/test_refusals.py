@@ -255,11 +255,13 @@ def test_what_is_no_function_is_refused(what):
         ({"backend": "cuda"}, "backend must be 'auto' or 'table'"),
         ({"verify": -1}, "verify must be"),
         ({"verify": True}, "verify must be"),
+        ({"static": None}, "static must be the name of an argument"),
+        ({"static": ["x", 0]}, "static must be the name of an argument"),
         ({"static": "z"}, r"static has 'z', and .* has the parameters x"),
     ],
 )
 def test_wrong_options_are_named(options, message):
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises((ArgumentError, ArgumentTypeError), match=message):
         ag.jit(lambda x: x, **options)
 
 
@@ -300,11 +302,19 @@ def test_a_function_is_compiled_before_it_is_made_a_method_of_a_class(kind):
         ag.jit(kind(lambda x: x))
 
 
-def test_a_static_argument_that_cannot_be_hashed_is_named():
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1], r"must be hashable, not list \[1\]: leave it out of static="),
+        (nn.Dropout(), r"must be no array, no model, .*: leave it out of static="),
+        ((leaf(1.0),), r"must be no array, no model, .*: leave it out of static="),
+    ],
+)
+def test_a_static_argument_whose_equality_does_not_tell_its_numbers_is_named(value, message):
     jitted = ag.jit(lambda x, sizes: x, static=["sizes"])
 
-    with pytest.raises(ArgumentTypeError, match=r"must be hashable, not list \[1\]: leave it out of static="):
-        jitted(leaf(1.0), [1])
+    with pytest.raises(ArgumentTypeError, match=message):
+        jitted(leaf(1.0), value)
 
 
 def written_by_position(x, into):

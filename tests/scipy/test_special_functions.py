@@ -582,6 +582,19 @@ def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None
         np.testing.assert_allclose(grad.numpy(), np.exp(y.numpy()))
 
 
+def test_slopes_of_the_degenerate_elliptic_integral_next_to_equal_arguments_are_homogeneous() -> (
+    None
+):
+    x = ag.tensor([1.0, 1.0, 1.3333, 1.0, 1e-150, 1.0 + 0.1j], requires_grad=True)
+    y = ag.tensor([1.0, 1.3333, 1.0, 1 + 1e-13, 1.1e-150, 1.1 - 0.05j], requires_grad=True)
+    value = scipy.special.elliprc(x, y)
+    # By a complex analytic function, whose gradients are conjugates.
+    by_x, by_y = (np.conj(one.numpy()) for one in sync.grad(np.real(value).sum(), [x, y]))
+
+    np.testing.assert_allclose(by_x * x.detach() + by_y * y.detach(), -value.detach() / 2, rtol=1e-14)
+    np.testing.assert_allclose([by_x[0], by_y[0]], [-1 / 6, -1 / 3], rtol=1e-14)
+
+
 def test_a_noncentral_distribution_of_large_parameters_has_derivatives_of_few_terms() -> None:
     x, df, nc = (np.array([first, second]) for first, second in ((5e4, 1e6), (1e4, 10.0), (4e4, 1e6)))
     leaf = ag.tensor(nc, requires_grad=True)
@@ -637,7 +650,9 @@ def test_slopes_of_a_smooth_mixture_are_those_of_a_polynomial_beside_mixtures_of
         together = noncentral_f_slope(parameter, dfn, dfd, nc, x)
         numbers = np.arange(1e3).reshape(-1, 1)
         a, b, odds = dfn / 2, dfd / 2, dfn * x / dfd
-        logarithms = numbers * np.log(nc / 2) - scipy.special.gammaln(numbers + 1) - scipy.special.betaln(a + numbers, b)
+        logarithms = (
+            numbers * np.log(nc / 2) - scipy.special.gammaln(numbers + 1) - scipy.special.betaln(a + numbers, b)
+        )
         logarithms = logarithms + numbers * np.log(odds / (1 + odds))
         weights = np.exp(logarithms - logarithms.max(0))
         if parameter == "dfden":

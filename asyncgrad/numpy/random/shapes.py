@@ -422,7 +422,7 @@ _FEW = 20
 
 
 def _by_few(slope: Callable[[Any], Any], shapes: Any) -> Any:
-    """Return slopes of evenly spaced shapes along the first axis, by the polynomial through those at Chebyshev's points.
+    """Return slopes of evenly spaced shapes along the first axis, by a polynomial through those at Chebyshev's points.
 
     It is the product of shape and slope that the polynomial interpolates, in Lagrange's barycentric form.
     """

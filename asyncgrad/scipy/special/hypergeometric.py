@@ -54,7 +54,9 @@ def confluent_by(a: Any, b: Any, z: Any, parameter: int) -> Any:
     far = raw(z).real < np.where(is_small, _NEARER, _FAR)
     if np.any(far):
         found = _far_confluent_by(a, b, np.where(far, z, _FAR), parameter)
-        return found if np.all(far) else np.where(far, found, _near_confluent_by(a, b, np.where(far, 0.0, z), parameter))
+        return (
+            found if np.all(far) else np.where(far, found, _near_confluent_by(a, b, np.where(far, 0.0, z), parameter))
+        )
     return _near_confluent_by(a, b, z, parameter)
 
 

@@ -66,7 +66,9 @@ def _series(parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], p
     total, plain, largest = 0.0 * term, 0.0 * term, np.zeros(z.shape)
     with np.errstate(all="ignore"):
         if power:
-            terms, rising = _following(term, rises, _factors(parameters, 0, power, orders[:numerators]), numerators, 1.0)
+            terms, rising = _following(
+                term, rises, _factors(parameters, 0, power, orders[:numerators]), numerators, 1.0
+            )
             term, rises = _last(terms, rising)
         for index in range(0, _MOST_TERMS, block):
             numbers = np.arange(index + 1, index + block + 1).reshape(-1, *[1] * z.ndim)

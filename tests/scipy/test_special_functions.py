@@ -582,9 +582,7 @@ def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None
         np.testing.assert_allclose(grad.numpy(), np.exp(y.numpy()))
 
 
-def test_slopes_of_the_degenerate_elliptic_integral_next_to_equal_arguments_are_homogeneous() -> (
-    None
-):
+def test_slopes_of_the_degenerate_elliptic_integral_next_to_equal_arguments_are_homogeneous() -> None:
     x = ag.tensor([1.0, 1.0, 1.3333, 1.0, 1e-150, 1.0 + 0.1j], requires_grad=True)
     y = ag.tensor([1.0, 1.3333, 1.0, 1 + 1e-13, 1.1e-150, 1.1 - 0.05j], requires_grad=True)
     value = scipy.special.elliprc(x, y)

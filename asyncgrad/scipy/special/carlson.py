@@ -160,7 +160,8 @@ def _near_degenerate_slope(x: Any, y: Any, by_first: bool) -> Any:
         rest = np.where(is_infinite, 0.0, 1 - np.where(is_infinite, 1.0, x) / np.where(is_infinite, 1.0, y))
     else:
         rest = (y - x) / y
-    other, series = 1.5 if by_first else 0.5, 1.0
+    other: float = 1.5 if by_first else 0.5
+    series: Any = 1.0
     for k in range(_TERMS, 0, -1):
         series = 1 + series * (rest * ((k + 0.5) * (k - 1 + other) / (k * (k + 1.5))))
     return series / (y * np.sqrt(y) * (-6 if by_first else -3))

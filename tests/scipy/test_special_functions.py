@@ -11,7 +11,14 @@ import scipy.special
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError, MissingDerivativeError
-from asyncgrad.numpy.random.shapes import _f_slopes, _gamma_slopes, gamma_slope, mixture_numbers
+from asyncgrad.numpy.random.shapes import (
+    _f_slope,
+    _f_slopes,
+    _gamma_slopes,
+    gamma_slope,
+    mixture_numbers,
+    noncentral_f_slope,
+)
 from asyncgrad.scipy import special
 from asyncgrad.scipy.special.noncentral_t import _score_nodes, _t_nodes
 from tests.core.ops.finite_differences import Case
@@ -575,6 +582,17 @@ def test_inv_boxcox_of_minus_infinity_has_the_slope_of_the_exponential() -> None
         np.testing.assert_allclose(grad.numpy(), np.exp(y.numpy()))
 
 
+def test_slopes_of_the_degenerate_elliptic_integral_next_to_equal_arguments_are_homogeneous() -> None:
+    x = ag.tensor([1.0, 1.0, 1.3333, 1.0, 1e-150, 1.0 + 0.1j], requires_grad=True)
+    y = ag.tensor([1.0, 1.3333, 1.0, 1 + 1e-13, 1.1e-150, 1.1 - 0.05j], requires_grad=True)
+    value = scipy.special.elliprc(x, y)
+    # By a complex analytic function, whose gradients are conjugates.
+    by_x, by_y = (np.conj(one.numpy()) for one in sync.grad(np.real(value).sum(), [x, y]))
+
+    np.testing.assert_allclose(by_x * x.detach() + by_y * y.detach(), -value.detach() / 2, rtol=1e-14)
+    np.testing.assert_allclose([by_x[0], by_y[0]], [-1 / 6, -1 / 3], rtol=1e-14)
+
+
 def test_a_noncentral_distribution_of_large_parameters_has_derivatives_of_few_terms() -> None:
     x, df, nc = (np.array([first, second]) for first, second in ((5e4, 1e6), (1e4, 10.0), (4e4, 1e6)))
     leaf = ag.tensor(nc, requires_grad=True)
@@ -616,10 +634,31 @@ def test_slopes_of_a_mixture_are_found_from_those_of_its_neighbours() -> None:
         x, shapes = np.array([draw]), shape + numbers
         np.testing.assert_allclose(_gamma_slopes(shapes, x, True), gamma_slope(shapes, x), rtol=1e-11)
         for b, share in ((0.5, 1e-3), (3.0, 0.25), (40.0, 0.75)):
+            second, odds = np.array([b]), np.array([share / (1 - share)])
             for by_second in (False, True):
-                arguments = shapes, np.array([b]), np.array([share / (1 - share)])
-                found, expected = (_f_slopes(*arguments, dense, by_second) for dense in (True, False))
+                found = _f_slopes(shapes, second, odds, True, by_second)
+                expected = _f_slope(shapes, second, odds) if by_second else -_f_slope(second, shapes, 1 / odds)
                 np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_slopes_of_a_smooth_mixture_are_those_of_a_polynomial_beside_mixtures_of_few_terms() -> None:
+    dfn, dfd, nc = np.array([0.5, 30.0, 3.0]), np.array([4.0, 500.0, 9.0]), np.array([1e3, 1.2e3, 1.0])
+    x = (dfn + nc) / dfn * np.array([0.9, 1.05, 1.0])
+    for parameter in ("dfnum", "dfden"):
+        together = noncentral_f_slope(parameter, dfn, dfd, nc, x)
+        numbers = np.arange(1e3).reshape(-1, 1)
+        a, b, odds = dfn / 2, dfd / 2, dfn * x / dfd
+        logarithms = (
+            numbers * np.log(nc / 2) - scipy.special.gammaln(numbers + 1) - scipy.special.betaln(a + numbers, b)
+        )
+        logarithms = logarithms + numbers * np.log(odds / (1 + odds))
+        weights = np.exp(logarithms - logarithms.max(0))
+        if parameter == "dfden":
+            slopes = _f_slope(a + numbers, b, odds)
+        else:
+            slopes = -_f_slope(b, a + numbers, 1 / odds) - numbers / (2 * a * (a + numbers))
+
+        np.testing.assert_allclose(together, np.sum(weights * slopes, 0) / np.sum(weights, 0), rtol=1e-10)
 
 
 def test_a_noncentral_t_distribution_of_few_or_many_degrees_of_freedom_has_derivatives_of_few_terms() -> None:

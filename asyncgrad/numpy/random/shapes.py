@@ -216,6 +216,26 @@ def _digamma_rise(a: Any, b: Any) -> Any:
     return found
 
 
+def _digamma_rises(a: Any, b: Any) -> Any:
+    """Return `_digamma_rise` of `a` along the first axis, of which each is greater by 1 than the one before."""
+    low, next_ = a[:-1], a[1:]
+    is_less, is_next_less = raw(low) < raw(b), raw(next_) < raw(b)
+    step = np.where(is_next_less, -low / b, 1.0) / (low + b) + np.where(is_less & ~is_next_less, low / b, 0.0)
+    return np.cumsum(np.concatenate([_digamma_rise(a[:1], b), step]), 0)
+
+
+def _digamma_rises_from(a: Any, b: Any) -> Any:
+    """Return `_digamma_rise` of `b` along the first axis, of which each is greater by 1 than the one before.
+
+    From the last one on, whose rise is the least.
+    """
+    low, next_ = b[:-1], b[1:]
+    is_less, is_next_less = raw(a) < raw(low), raw(a) < raw(next_)
+    step = np.where(is_less, (1 - a) / next_, 1.0) * a / (low * (a + low))
+    step = step + np.where(is_next_less & ~is_less, a / next_, 0.0)
+    return np.flip(np.cumsum(np.flip(np.concatenate([step, _digamma_rise(a, b[-1:])]), 0), 0), 0)
+
+
 def _f_score(a: Any, b: Any, odds: Any, rise: Any) -> tuple[Any, Any]:
     """Return the score by dfden, by `_digamma_rise`, and odds / (1 + odds)."""
     share, is_small = odds / (1 + odds), raw(odds) < 1
@@ -315,6 +335,23 @@ def _posterior(peak: Any, ratio: Callable[[Any], Any]) -> tuple[Any, Any, bool]:
     return numbers, weights / np.sum(weights, 0), dense
 
 
+def _apart_by_peak(peak: Any, slope: Callable[..., Any], *arguments: Any) -> Any:
+    """Return a function of arguments, which is called apart for the mixtures whose terms have strides.
+
+    Args:
+        peak: of the mixtures, as for `mixture_numbers`, in the shape of all arguments together.
+        slope: the function.
+        *arguments: its arguments.
+    """
+    is_smooth = np.ravel(peak > _SMOOTH)
+    if np.all(is_smooth) or not np.any(is_smooth):
+        return slope(*arguments)
+    lines = [np.ravel(np.broadcast_to(one, peak.shape)) for one in arguments]
+    parts = [np.flatnonzero(mask) for mask in (is_smooth, ~is_smooth)]
+    found = np.concatenate([slope(*(one[part] for one in lines)) for part in parts])
+    return np.reshape(found[np.argsort(np.concatenate(parts))], peak.shape)
+
+
 def _neighbouring_slopes(shapes: Any, products: Any, rests: Any, ends: Any) -> Any:
     """Return slopes of which products[j] * slopes[j + 1] is shapes[j] * slopes[j] + rests[j].
 
@@ -353,11 +390,15 @@ def _digammas(shapes: Any) -> Any:
 _TINY = 1e-200
 
 
+def _chisquare_peak(shape: Any, product: Any) -> Any:
+    return (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
+
+
 def _shapes_of_noncentral_chisquare(df: Any, nonc: Any, x: Any) -> tuple[Any, Any, bool]:
     """Return the shapes of the gamma distributions that x / 2 may be drawn from, their weights, and whether dense."""
     shape, product = df / 2, nonc * x / 4 + _TINY
-    peak = (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
     logarithm = np.log(product)
+    peak = _chisquare_peak(shape, product)
     numbers, weights, dense = _posterior(peak, lambda j: logarithm - np.log(j + 1) - np.log(shape + j))
     return shape + numbers, weights, dense
 
@@ -367,15 +408,38 @@ def noncentral_chisquare_slope(parameter: str, df: Any, nonc: Any, x: Any) -> An
     df, nonc, x = map(_double, (df, nonc, x))
     at_zero = raw(x) <= 0
     x = np.where(at_zero, 1.0, x)
-    shapes, weights, dense = _shapes_of_noncentral_chisquare(df, nonc, x)
-    slopes = 1 / shapes if parameter == "nonc" else _gamma_slopes(shapes, x / 2, dense)
-    return np.where(at_zero, 0.0, np.sum(weights * slopes, 0) / 2)
+
+    def slope(df: Any, nonc: Any, x: Any) -> Any:
+        shapes, weights, dense = _shapes_of_noncentral_chisquare(df, nonc, x)
+        slopes = 1 / shapes if parameter == "nonc" else _gamma_slopes(shapes, x / 2, dense)
+        return np.sum(weights * slopes, 0) / 2
+
+    return np.where(at_zero, 0.0, _apart_by_peak(_chisquare_peak(df / 2, nonc * x / 4), slope, df, nonc, x))
+
+
+#: Of the slopes of a smooth mixture this many are computed. As functions of the shape they bend over its whole size.
+_FEW = 20
+
+
+def _by_few(slope: Callable[[Any], Any], shapes: Any) -> Any:
+    """Return slopes of evenly spaced shapes along the first axis, by a polynomial through those at Chebyshev's points.
+
+    It is the product of shape and slope that the polynomial interpolates, in Lagrange's barycentric form.
+    """
+    angles = (2 * np.arange(_FEW) + 1) * (math.pi / (2 * _FEW))
+    points, factors = (1 - np.cos(angles)) / 2, np.sin(angles) * (-1.0) ** np.arange(_FEW)
+    distances = np.linspace(0.0, 1.0, len(shapes))[:, np.newaxis] - points
+    terms = factors / np.where(distances == 0, 1e-300, distances)
+    parts = as_like(terms / np.sum(terms, 1, keepdims=True), raw(shapes))
+    low, high = shapes[0], shapes[-1]
+    few = low + (high - low) * as_like(points.reshape(-1, *[1] * np.ndim(low)), raw(shapes))
+    return np.tensordot(parts, few * slope(few), 1) / shapes
 
 
 def _gamma_slopes(shapes: Any, x: Any, dense: bool) -> Any:
     """Return `gamma_slope` of shapes along the first axis; where dense, each is greater by 1 than the one before."""
     if not dense:
-        return gamma_slope(shapes, x)
+        return _by_few(lambda shapes: gamma_slope(shapes, x), shapes)
     rests = np.log(x) - _digammas(shapes + 1)
     return _neighbouring_slopes(shapes, x, rests, gamma_slope(shapes[:: len(shapes) - 1], x))
 
@@ -387,12 +451,12 @@ def _f_slopes(a: Any, b: Any, odds: Any, dense: bool, by_second: bool) -> Any:
         return _f_slope(a, b, odds) if by_second else -_f_slope(b, a, 1 / odds)
 
     if not dense:
-        return direct(a)
+        return _by_few(direct, a)
     low = a[:-1]
     if by_second:
-        rests, _ = _f_score(low, b, odds, _digamma_rise(low, b))
+        rests, _ = _f_score(low, b, odds, _digamma_rises(low, b))
     else:
-        rests, _ = _f_score(b - 1, low + 1, 1 / odds, _digamma_rise(b - 1, low + 1))
+        rests, _ = _f_score(b - 1, low + 1, 1 / odds, _digamma_rises_from(b - 1, low + 1))
     return _neighbouring_slopes(a, odds / (1 + odds) * (low + b), rests, direct(a[:: len(a) - 1]))
 
 
@@ -401,11 +465,29 @@ def noncentral_f_slope(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any
     dfnum, dfden, nonc, x = map(_double, (dfnum, dfden, nonc, x))
     at_zero = raw(x) <= 0
     x = np.where(at_zero, 1.0, x)
-    a, b, odds = dfnum / 2, dfden / 2, dfnum * x / dfden
-    product = nonc * (odds / (1 + odds)) / 2 + _TINY
+    peak = _f_peak(dfnum / 2, dfden / 2, _f_product(dfnum, dfden, nonc, x))
+
+    def slope(*arguments: Any) -> Any:
+        return _slope_of_f_mixture(parameter, *arguments)
+
+    return np.where(at_zero, 0.0, _apart_by_peak(peak, slope, dfnum, dfden, nonc, x))
+
+
+def _f_product(dfnum: Any, dfden: Any, nonc: Any, x: Any) -> Any:
+    odds = dfnum * x / dfden
+    return nonc * (odds / (1 + odds)) / 2 + _TINY
+
+
+def _f_peak(a: Any, b: Any, product: Any) -> Any:
     linear = raw(a) - raw(product)
-    peak = (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
+    return (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
+
+
+def _slope_of_f_mixture(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any) -> Any:
+    a, b, odds = dfnum / 2, dfden / 2, dfnum * x / dfden
+    product = _f_product(dfnum, dfden, nonc, x)
     logarithm = np.log(product)
+    peak = _f_peak(a, b, product)
     numbers, weights, dense = _posterior(peak, lambda j: logarithm - np.log(j + 1) + np.log((a + b + j) / (a + j)))
     shapes = a + numbers
     if parameter == "nonc":
@@ -415,8 +497,7 @@ def noncentral_f_slope(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any
         if parameter == "dfnum":
             # By its own numerator, too, which is 2 * shapes there, and dfnum here.
             slopes = slopes - numbers / (2 * a * shapes)
-    slope = np.sum(weights * slopes, 0)
-    return np.where(at_zero, 0.0, slope)
+    return np.sum(weights * slopes, 0)
 
 
 # Von Mises.

@@ -131,6 +131,8 @@ elliprf: Primitive = differentiable(
 
 #: Where both arguments of R_C are nearer to each other than this, relative, the closed forms of its derivatives cancel.
 _NEAR = 0.25
+#: Of the series that takes their place, in powers of 1 / 3 at most.
+_TERMS = 36
 
 
 def _degenerate_slope(x: Any, y: Any, *, by_first: bool) -> Any:
@@ -138,15 +140,31 @@ def _degenerate_slope(x: Any, y: Any, *, by_first: bool) -> Any:
     is_near = np.abs(raw(x) - raw(y)) < _NEAR * np.maximum(np.abs(raw(x)), np.abs(raw(y)))
     is_near = is_near | ~np.isfinite(raw(x) - raw(y))
     if np.all(is_near):
-        return _integral((x, y), (1.5, 1.0)) / -4 if by_first else _integral((x, y), (0.5, 2.0)) / -2
+        return _near_degenerate_slope(x, y, by_first)
     # Numbers at which both are defined take the places of those at which the other is taken.
     far_x, far_y = np.where(is_near, 1.0, x), np.where(is_near, 2.0, y)
     value, gap = special.elliprc(far_x, far_y), 2 * (far_x - far_y)
     far = (1 / np.sqrt(far_x) - value) / gap if by_first else (value - np.sqrt(far_x) / far_y) / gap
     if not np.any(is_near):
         return far
-    near = _degenerate_slope(np.where(is_near, x, 1.0), np.where(is_near, y, 1.0), by_first=by_first)
+    near = _near_degenerate_slope(np.where(is_near, x, 1.0), np.where(is_near, y, 1.0), by_first)
     return np.where(is_near, near, far)
+
+
+def _near_degenerate_slope(x: Any, y: Any, by_first: bool) -> Any:
+    """Return a derivative of R_C as a hypergeometric series in 1 - x / y."""
+    # It is 0 where either is infinite.
+    is_infinite = np.isinf(np.abs(raw(x)) + np.abs(raw(y)))
+    if np.any(is_infinite):
+        x, y = np.where(is_infinite, np.inf, x), np.where(is_infinite, np.inf, y)
+        rest = np.where(is_infinite, 0.0, 1 - np.where(is_infinite, 1.0, x) / np.where(is_infinite, 1.0, y))
+    else:
+        rest = (y - x) / y
+    other: float = 1.5 if by_first else 0.5
+    series: Any = 1.0
+    for k in range(_TERMS, 0, -1):
+        series = 1 + series * (rest * ((k + 0.5) * (k - 1 + other) / (k * (k + 1.5))))
+    return series / (y * np.sqrt(y) * (-6 if by_first else -3))
 
 
 elliprc: Primitive = differentiable(

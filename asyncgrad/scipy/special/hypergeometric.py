@@ -34,6 +34,8 @@ hyp0f1: Primitive = differentiable(
 # from 0, where exp(z) is too small, it is gamma(b) / gamma(b - a) * (-z)**-a times a series in -1 / z.
 
 _FAR = -600.0
+#: Or from here on, where no parameter is greater than another number.
+_NEARER, _SMALL = -60.0, 4.0
 #: The most terms of a polynomial, each of which is recorded.
 _MOST_TERMS = 10_000
 
@@ -48,10 +50,13 @@ def _is_left(z: Any) -> Any:
 
 def confluent_by(a: Any, b: Any, z: Any, parameter: int) -> Any:
     """Return the derivative of hyp1f1 by a parameter: 0 is a, 1 is b."""
-    far = raw(z).real < _FAR
+    is_small = (np.abs(raw(a)) <= _SMALL) & (np.abs(raw(b)) <= _SMALL)
+    far = raw(z).real < np.where(is_small, _NEARER, _FAR)
     if np.any(far):
-        near_slope = _near_confluent_by(a, b, np.where(far, 0.0, z), parameter)
-        return np.where(far, _far_confluent_by(a, b, np.where(far, z, _FAR), parameter), near_slope)
+        found = _far_confluent_by(a, b, np.where(far, z, _FAR), parameter)
+        return (
+            found if np.all(far) else np.where(far, found, _near_confluent_by(a, b, np.where(far, 0.0, z), parameter))
+        )
     return _near_confluent_by(a, b, z, parameter)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.arrays.values import as_like
 from ...core.recording.primitive import derivative, primitive
 from ...errors import MissingDerivativeError
 
@@ -17,8 +19,15 @@ __all__ = ["series"]
 
 #: The most terms that are added.
 _MOST_TERMS = 20_000
+#: The most terms of one block, and its most elements.
+_BLOCK, _ELEMENTS = 64, 1 << 16
+#: Takes the place of a factor of 0. The numbers that hold it as a factor are nothing beside others.
+_NEARLY_ZERO = 1e-100
 #: What rounding errors may be, relative to the series or its derivative, before there is said to be no derivative.
 _TOLERANCE = 1e-9
+
+#: By parameter and order, derivatives of terms.
+Rises = list[list[Any]]
 
 
 def series(numerators: tuple[Any, ...], denominators: tuple[Any, ...], z: Any, name: str, *by: int) -> Any:
@@ -52,61 +61,78 @@ def _series(parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], p
         name: the function that it is for, which an error names.
     """
     parameters = parameters.astype(float)
-    # Along an axis for each parameter, the derivatives of a term up to those that are asked for.
-    term: Any = np.zeros((*(order + 1 for order in orders), *z.shape), np.result_type(z, float))
-    term[(0,) * len(orders)] = 1.0
-    views = [
-        [term[(*(slice(None),) * axis, order, ...)] for order in range(most + 1)] for axis, most in enumerate(orders)
-    ]
-    total: Any = 0.0
-    largest = np.zeros(z.shape)
-    quiet = 0
+    block = max(8, min(_BLOCK, _ELEMENTS // max(1, z.size)))
+    term, rises = np.ones(z.shape, np.result_type(z, float)), [[np.zeros(z.shape)] * order for order in orders]
+    total, plain, largest = 0.0 * term, 0.0 * term, np.zeros(z.shape)
     with np.errstate(all="ignore"):
-        for index in range(power):
-            _advance(views, parameters + index, numerators)
-        for index in range(_MOST_TERMS):
-            total = total + term
-            size = np.abs(term[orders])
-            largest = np.maximum(largest, size)
-            scale = np.abs(total[orders])
-            is_done = (size <= 1e-17 * scale) | ~np.isfinite(scale)
+        if power:
+            terms, rising = _following(
+                term, rises, _factors(parameters, 0, power, orders[:numerators]), numerators, 1.0
+            )
+            term, rises = _last(terms, rising)
+        for index in range(0, _MOST_TERMS, block):
+            numbers = np.arange(index + 1, index + block + 1).reshape(-1, *[1] * z.ndim)
+            factors = _factors(parameters, power + index, block, orders[:numerators])
+            terms, rising = _following(term, rises, factors, numerators, z / numbers)
+            term, rises = _last(terms, rising)
+            slopes = math.prod([math.factorial(len(one)) * one[-1][:-1] for one in rising if one], start=terms[:-1])
+            total, plain = total + np.sum(slopes, 0), plain + np.sum(terms[:-1], 0)
+            sizes, scale = np.abs(slopes), np.abs(total)
+            largest = np.maximum(largest, np.max(sizes, 0))
+            is_done = (np.max(sizes[-3:], 0) <= 1e-17 * scale) | ~np.isfinite(scale)
             # The factors of a parameter below 0 may grow again, and the first terms do not depend on all parameters.
-            may_end = index > sum(orders) and not (parameters + power + index <= 0).any()
-            quiet = quiet + 1 if may_end and is_done.all() else 0
-            if quiet == 3 or (quiet and not np.any(term)):
+            may_end = index + block > sum(orders) + 3 and not (parameters + power + index + block <= 3).any()
+            if may_end and is_done.all():
                 break
-            _advance(views, parameters + power + index, numerators)
-            term *= z / (index + 1)
         else:
             _fail(name, "converges too slowly")
-        trusted = np.maximum(np.abs(total[orders]), np.abs(total[(0,) * len(orders)]))
         # Real numbers outside the circle of convergence are outside the domain, too; complex ones are not.
         if len(parameters) == 2 * numerators - 1 and np.iscomplexobj(z) and np.any((np.abs(z) > 1) & np.isnan(scale)):
             _fail(name, "diverges")
-        if np.any(1e-16 * largest > _TOLERANCE * trusted):
+        if np.any(1e-16 * largest > _TOLERANCE * np.maximum(scale, np.abs(plain))):
             _fail(name, "loses its digits")
-    return total[orders]
+    return total
 
 
-def _advance(views: list[list[Any]], factors: Any, numerators: int) -> None:
-    """Multiply a term, and its derivatives by each parameter, by factors, or divide by those of the denominator.
+def _factors(parameters: Any, first: int, count: int, orders: tuple[int, ...]) -> Any:
+    """Return parameters plus `count` numbers, along a second axis, without zeros where there are derivatives.
+
+    So a term that is 0 has derivatives, as quotients with it.
+    """
+    numbers = np.arange(first, first + count).reshape(-1, *[1] * (parameters.ndim - 1))
+    factors = parameters[:, np.newaxis] + as_like(numbers, parameters)
+    for factor, order in zip(factors, orders, strict=False):
+        if order:
+            factor[factor == 0] = _NEARLY_ZERO
+    return factors
+
+
+def _following(term: Any, rises: Rises, factors: Any, numerators: int, argument: Any) -> tuple[Any, Rises]:
+    """Return a term of a series and those that follow it, along a new first axis, and their derivatives.
 
     Args:
-        views: by parameter, views of the term and of its derivatives by the parameter, by their order.
-        factors: by parameter.
+        term: the term.
+        rises: by parameter, the derivatives of the orders from 1 on, each over its factorial and over the term.
+        factors: by parameter, what the terms are multiplied by one after another, or divided by in the denominator.
         numerators: how many of the parameters are in the numerator.
+        argument: what the terms are multiplied by, too.
     """
-    for index, (view, factor) in enumerate(zip(views, factors, strict=True)):
-        if index < numerators:
-            for order in range(len(view) - 1, 0, -1):
-                view[order] *= factor
-                view[order] += order * view[order - 1]
-            view[0] *= factor
-        else:
-            view[0] /= factor
-            for order in range(1, len(view)):
-                view[order] -= order * view[order - 1]
-                view[order] /= factor
+    ratios = np.prod(factors[:numerators], 0) / np.prod(factors[numerators:], 0) * argument
+    terms = np.concatenate([term[np.newaxis], term * np.cumprod(ratios, 0)])
+    rising: Rises = []
+    for index, (own, factor) in enumerate(zip(rises, factors, strict=True)):
+        below, found = np.ones((len(terms), *[1] * term.ndim)), []
+        for one in own:
+            # A factor f depends on the parameter as f + e does on e, and its inverse as 1 / (f + e).
+            steps = below[:-1] / factor if index < numerators else -below[1:] / factor
+            below = np.concatenate([one[np.newaxis], one + np.cumsum(steps, 0)])
+            found.append(below)
+        rising.append(found)
+    return terms, rising
+
+
+def _last(terms: Any, rising: Rises) -> tuple[Any, Rises]:
+    return terms[-1], [[one[-1] for one in many] for many in rising]
 
 
 def _fail(name: str, why: str) -> None:

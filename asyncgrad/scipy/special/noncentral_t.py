@@ -143,19 +143,25 @@ def _score_nodes(shape: Any, nc: Any, t: Any) -> tuple[Any, Any, Any]:
 
 def _exponential_rest(x: Any) -> Any:
     """Return exp(x) - 1 - x, of an array without history, with all digits next to 0."""
-    small = np.where(np.abs(x) < 0.5, x, 0.0)
+    is_small = np.abs(x) < 0.25
+    small = x[is_small] if np.ndim(x) else x
     series = np.zeros_like(small)
-    for power in range(16, 1, -1):
-        series = (series + 1.0) * small / power
-    return np.where(np.abs(x) < 0.5, small * series, np.expm1(x) - x)
+    for power in range(12, 1, -1):
+        series *= small
+        series += 1 / math.factorial(power)
+    rest = np.asarray(np.expm1(x) - x)
+    rest[is_small] = series * small * small
+    return rest
 
 
 def _normal_rise(start: Any, way: Any) -> Any:
     """Return Phi(start + way) - Phi(start), with all digits of a small way, and of both tails."""
     end = start + way
-    sign = np.where(raw(start) + raw(end) > 0, -1.0, 1.0)
+    is_high = raw(start) + raw(end) > 0
+    lows, highs = special.ndtr(start), special.ndtr(-start)
     is_small = np.abs(raw(way)) < 0.01
-    far = sign * (special.ndtr(sign * end) - special.ndtr(sign * start))
+    far = special.ndtr(np.where(is_high, -end, end))
+    far = np.where(is_high, highs - far, far - lows)
     if not np.any(is_small):
         return far
     middle, small = np.where(is_small, start + way / 2, 0.0), np.where(is_small, way, 0.0)

@@ -20,6 +20,9 @@ from .log_tails import log_probability
 
 __all__ = ["ContinuousDistribution"]
 
+#: No value is wider.
+_DOUBLE = np.dtype(np.float64)
+
 
 class ContinuousDistribution(UnivariateDistribution):
     """Abstract: a family of distributions with a density."""
@@ -165,7 +168,9 @@ class ContinuousDistribution(UnivariateDistribution):
 
     def _of_standard(self, method: str, y: Any, shapes: Sequence[Any], scale: Any) -> Any:
         """Return a function of this family where it is neither beyond nor at an end of the support."""
-        value = narrowed(getattr(self, f"_{method}")(y, *shapes), y)
+        value = getattr(self, f"_{method}")(y, *shapes)
+        if y.dtype is not _DOUBLE:
+            value = narrowed(value, y)
         if (type(scale) is not Tensor and scale == 1) or method not in ("pdf", "logpdf"):
             return value
         return value / scale if method == "pdf" else value - np.log(scale)
@@ -382,7 +387,8 @@ class ContinuousDistribution(UnivariateDistribution):
             value = np.where(bare == 0, first, np.where(bare == 1, last, value))
             value = self._following_at_ends(value, q, shapes, -1 if reverse else 1)
             value = np.where((bare >= 0) & (bare <= 1), value, np.nan)
-        return self._checked(self._moved_and_scaled(narrowed(value, q), moves), shapes, moves)
+        value = value if q.dtype is _DOUBLE else narrowed(value, q)
+        return self._checked(self._moved_and_scaled(value, moves), shapes, moves)
 
     def _following_at_ends(self, value: Any, q: Any, shapes: Sequence[Any], sign: int) -> Any:
         """Return quantiles that depend on probabilities of 0 and 1, too, by one over the density there."""

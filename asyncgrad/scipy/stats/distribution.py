@@ -60,9 +60,12 @@ class UnivariateDistribution(ABC):
     _log_density = "logpdf"
     #: The parameters after the shapes, with their defaults.
     _moves: tuple[tuple[str, float], ...] = (("loc", 0),)
+    #: Those of all parameters, in order.
+    _names: tuple[str, ...] = ()
 
     def __init_subclass__(cls) -> None:
         """Have the methods name themselves in errors."""
+        cls._names = (*cls.shapes, *(name for name, _ in cls._moves))
         name_errors_of_methods(cls)
 
     def __init__(self, name: str) -> None:
@@ -94,7 +97,7 @@ class UnivariateDistribution(ABC):
         Raises:
             TypeError: one is missing, given twice, or not known.
         """
-        names = [*self.shapes, *(name for name, _ in self._moves)]
+        names = self._names
         where = f"scipy.stats.{self.name}" + (f".{method}" if method else "")
         if len(args) > len(names):
             raise TypeError(f"{where} takes the parameters {', '.join(names)}, not {len(args)}")

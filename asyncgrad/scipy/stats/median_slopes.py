@@ -113,20 +113,28 @@ def theilslopes(
     return TheilslopesResult(*_of_lines(y, x, lambda one, at: _theil(one, at, alpha, method), 4))
 
 
+def _median_of_medians(values: Any, counts: Any) -> Any:
+    """Return the median of the medians of rows, of each of which only elements that a mask names count, if any does."""
+    if np.isnan(raw(values)[counts]).any():
+        return np.sum(values) * np.nan
+    rows = np.flatnonzero(counts.any(1))
+    size = counts[rows].sum(1)
+    ordered = np.sort(np.where(counts, values, np.inf)[rows], 1)
+    places = np.arange(len(rows))
+    return np.median((ordered[places, (size - 1) // 2] + ordered[places, size // 2]) / 2)
+
+
 def _siegel(y: Any, x: Any, method: str) -> list[Any]:
     """Return the results of one line."""
-    slopes, intercepts = [], []
-    for index in range(len(raw(y))):
-        others = np.nonzero(raw(x) != raw(x)[index])[0]
-        if not others.size:
-            continue
-        away = x[others] - x[index]
-        slopes.append(np.median((y[others] - y[index]) / away))
-        intercepts.append(np.median((y[index] * x[others] - y[others] * x[index]) / away))
-    if not slopes or len(raw(y)) < 2:
+    counts = np.not_equal.outer(raw(x), raw(x))
+    if not counts.any():
         return [np.sum(y) * np.nan] * 2
-    slope = np.median(np.stack(slopes))
-    return [slope, np.median(np.stack(intercepts)) if method == "separate" else np.median(y - slope * x)]
+    here_x, here_y = x[:, np.newaxis], y[:, np.newaxis]
+    away = np.where(counts, x - here_x, 1.0)
+    slope = _median_of_medians((y - here_y) / away, counts)
+    if method == "hierarchical":
+        return [slope, np.median(y - slope * x)]
+    return [slope, _median_of_medians((here_y * x - y * here_x) / away, counts)]
 
 
 @by_nan_policy("y", "x")

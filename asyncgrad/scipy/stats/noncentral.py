@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -81,13 +80,6 @@ def _chi_mean_powers(df: Any, nc: Any) -> list[Any]:
     return means
 
 
-def _where_great(
-    great: Callable[..., Any], otherwise: Callable[..., Any], y: tuple[Any, float, float], df: Any, nc: Any
-) -> Any:
-    """Return a function of a chi-square variable by whether the noncentrality is great; `y` as `by_mask` takes it."""
-    return by_mask(is_nearly_normal(nc), great, otherwise, y, (df, 1.0, 1.0), (nc, NEARLY_NORMAL, 1.0))
-
-
 @final
 class NoncentralChiSquared(_Noncentral):
     """The noncentral chi-square distribution of `df` degrees of freedom and noncentrality `nc`."""
@@ -135,7 +127,8 @@ class NoncentralChiSquared(_Noncentral):
         def great(y: Any, df: Any, nc: Any) -> Any:
             return of_normal(normal_of_chi_squared(y, df, nc))
 
-        return _where_great(great, series, (y, NEARLY_NORMAL, 1.0), df, nc)
+        mask = is_nearly_normal(nc)
+        return by_mask(mask, great, series, (y, NEARLY_NORMAL, 1.0), (df, 1.0, 1.0), (nc, NEARLY_NORMAL, 1.0))
 
     def _ppf(self, q: Any, df: Any, nc: Any) -> Array:
         return self._of_normal(special.ndtri, super()._ppf, q, df, nc)
@@ -150,7 +143,8 @@ class NoncentralChiSquared(_Noncentral):
         def great(q: Any, df: Any, nc: Any) -> Any:
             return chi_squared_of_normal(quantile(q), df, nc)
 
-        return _where_great(great, search, (q, 0.5, 0.5), df, nc)
+        mask = is_nearly_normal(nc)
+        return by_mask(mask, great, search, (q, 0.5, 0.5), (df, 1.0, 1.0), (nc, NEARLY_NORMAL, 1.0))
 
     def _mean_power(self, order: int, df: Any, nc: Any) -> Array:
         return _chi_mean_powers(df, nc)[order]

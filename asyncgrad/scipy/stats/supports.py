@@ -10,6 +10,7 @@ import numpy as np
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from .continuous_distribution import ContinuousDistribution
+from .distribution import holds_somewhere
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -99,10 +100,11 @@ def by_mask(
         *arguments: those of both functions, each with a number that the first takes, and one that the other takes: they
             get it where their values do not count.
     """
+    # What is asked for first is rare, in most families.
+    if not holds_somewhere(mask):
+        return otherwise(*[value for value, _, _ in arguments])
     if np.all(mask):
-        return function(*(value for value, _, _ in arguments))
-    if not np.any(mask):
-        return otherwise(*(value for value, _, _ in arguments))
+        return function(*[value for value, _, _ in arguments])
     found = function(*(np.where(mask, value, safe) for value, safe, _ in arguments))
     return np.where(mask, found, otherwise(*(np.where(mask, safe, value) for value, _, safe in arguments)))
 

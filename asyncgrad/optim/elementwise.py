@@ -347,8 +347,8 @@ class _Spares(dict[Tensor, dict[str, Any]]):
         if spares is not None:
             spare = spares.get(name)
             # Held by the dict, the variable and the argument.
-            is_free = type(spare) is np.ndarray and getrefcount(spare) == _SPARE and spare.base is None
-            if is_free and _layout(spare) == _layout(array):
+            is_free = getrefcount(spare) == _SPARE
+            if type(spare) is np.ndarray and is_free and spare.base is None and _layout(spare) == _layout(array):
                 return spare
         return np.empty_like(array)
 

@@ -21,9 +21,9 @@ class Bound(NamedTuple):
     """The arguments that a function gets beside those of a call, as arguments of its program."""
 
     #: Those that come first: the object of a method, and what a partial gives.
-    args: tuple[Any, ...] = ()
+    args: tuple[Any, ...]
     #: What a call may give otherwise.
-    kwargs: MutableMapping[str, Any] = {}
+    kwargs: MutableMapping[str, Any]
 
     def with_others(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return them with the arguments of a call."""
@@ -54,7 +54,7 @@ def unbound(fn: Any) -> tuple[Callable[..., Any], Bound | None]:
     if isinstance(fn, (types.FunctionType, types.BuiltinFunctionType, np.ufunc)) or hasattr(fn, "__wrapped__"):
         return fn, None
     called = type(fn).__call__
-    return (called, Bound((fn,))) if isinstance(called, types.FunctionType) else (fn, None)
+    return (called, Bound((fn,), {})) if isinstance(called, types.FunctionType) else (fn, None)
 
 
 #: What stands for an argument of a call among those of a partial; from Python 3.14 on.

@@ -459,11 +459,11 @@ async def test_a_comparison_in_whose_midst_another_task_writes_is_made_again(mon
     is_within, may_go_on = asyncio.Event(), threading.Event()
     loop, waits = asyncio.get_running_loop(), [True]
 
-    def stand_in_later(*args: Any) -> Any:
+    def stand_in_later(argument: ag.Tensor, array: np.ndarray) -> object:
         if waits.pop(0) if waits else False:
             loop.call_soon_threadsafe(is_within.set)
             may_go_on.wait()
-        return stand_in(*args)
+        return stand_in(argument, array)
 
     monkeypatch.setattr(verifying, "stand_in", stand_in_later)
     step = ag.jit.train_step(lambda x: ((w * x - target) ** 2).sum(), optim.SGD([w], lr=0.0, momentum=0.5))

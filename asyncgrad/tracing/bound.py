@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -20,16 +21,16 @@ class Bound(NamedTuple):
     """The arguments that a function gets beside those of a call, as arguments of its program."""
 
     #: Those that come first: the object of a method, and what a partial gives.
-    args: tuple[Any, ...] = ()
+    args: tuple[Any, ...]
     #: What a call may give otherwise.
-    kwargs: Mapping[str, Any] = {}
+    kwargs: MutableMapping[str, Any]
 
     def with_others(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return them with the arguments of a call."""
         return (*self.args, *args), {**self.kwargs, **kwargs} if self.kwargs else kwargs
 
     def partial(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function with these arguments."""
+        """Return a function with these arguments, as they are now."""
         return functools.partial(function, *self.args, **self.kwargs)
 
 
@@ -53,7 +54,7 @@ def unbound(fn: Any) -> tuple[Callable[..., Any], Bound | None]:
     if isinstance(fn, (types.FunctionType, types.BuiltinFunctionType, np.ufunc)) or hasattr(fn, "__wrapped__"):
         return fn, None
     called = type(fn).__call__
-    return (called, Bound((fn,))) if isinstance(called, types.FunctionType) else (fn, None)
+    return (called, Bound((fn,), {})) if isinstance(called, types.FunctionType) else (fn, None)
 
 
 #: What stands for an argument of a call among those of a partial; from Python 3.14 on.
@@ -61,5 +62,5 @@ _PLACEHOLDER = getattr(functools, "Placeholder", object())
 
 
 def _joined(bound: Bound | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
-    # The dict of a partial itself, into which its user may write.
-    return Bound(args, kwargs) if bound is None else Bound(*bound.with_others(args, kwargs))
+    # The dicts of partials themselves, into which their user may write.
+    return Bound(args, kwargs) if bound is None else Bound((*bound.args, *args), ChainMap(kwargs, bound.kwargs))

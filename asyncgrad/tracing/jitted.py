@@ -49,6 +49,7 @@ from .object_key import is_array, key_of_structure
 from .program import CheckFailed
 from .program_picture import picture_of, shown_of
 from .replay import Lease, ReplayNode
+from .replayed_gradients import with_versions
 from .runner import runner
 from .table import PlaceOf
 from .trace import Refusal, Untraceable
@@ -428,7 +429,7 @@ class Jitted:
         return (args, kwargs) if self.bound is None else self.bound.with_others(args, kwargs)
 
     def plain(self) -> Callable[..., Any]:
-        """Return the function as it was before it was compiled, with what it is bound to."""
+        """Return the function as it was before it was compiled, with what it is bound to now."""
         return self.function if self.bound is None else self.bound.partial(self.function)
 
     def _eagerly_after(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -586,7 +587,12 @@ class Jitted:
         """
         if variant.verified >= self.verify:
             return False
+        before = with_versions(call.numbered)
         difference = verify(variant, call.numbered, call.run_with)
+        if difference is not None and with_versions(call.numbered) != before:
+            # A worker has compared them, and meanwhile another task has written into what both read.
+            self.counts["compared in vain"] += 1
+            return True
         variant.verified += 1
         self.counts["verified"] += 1
         if difference is not None and variant.fused is not None:
@@ -707,7 +713,7 @@ class Jitted:
             computed = await whole.computed(args, kwargs)
             if isinstance(computed, str):
                 # What is to have a program of its own soon needs none of its inner function.
-                return await (whole.plain if computed in (NOT_TRACED, COMPARED) else made)(*args, **kwargs)
+                return await (whole.plain() if computed in (NOT_TRACED, COMPARED) else made)(*args, **kwargs)
             result = computed.finish()
             await keep_pace()
             return result
@@ -815,18 +821,19 @@ class _Whole:
     Args:
         compiled: the function.
         made: what they have made.
-
-    Attributes:
-        plain: the same of the function as it was before it was compiled.
     """
 
-    __slots__ = ("_calls", "_jitted", "plain")
+    __slots__ = ("_calls", "_jitted", "_made")
 
     def __init__(self, compiled: Jitted, made: Callable[..., Any]) -> None:
         name = str(made.__qualname__)
         self._jitted = compiled.transformed(blocking_transform(made, compiled.bound, name), name)
         self._calls = MeasuredCalls()
-        self.plain: Callable[..., Any] = made_again(made, compiled.plain())
+        self._made = made
+
+    def plain(self) -> Callable[..., Any]:
+        """Return the same of the function as it was before it was compiled, with what it is bound to now."""
+        return made_again(self._made, self._jitted.plain())
 
     async def computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Computed | str:
         """Return what the program has computed of a call; where there is none, why."""

@@ -48,10 +48,11 @@ class RowPrograms:
         ArgumentTypeError: it is an object that is not compiled.
     """
 
-    __slots__ = ("_is_own", "_is_transformed", "_jitted", "_last", "plain")
+    __slots__ = ("_function", "_is_own", "_is_transformed", "_jitted", "_last")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         inner = innermost(function)
+        self._function = function
         self._is_transformed: bool = inner is not function
         #: Whether the programs are made and compared here.
         self._is_own: bool = not isinstance(inner, Jitted) or inner is not function
@@ -62,9 +63,14 @@ class RowPrograms:
         self._jitted: Jitted = compiled
         #: The call that was replayed last.
         self._last: LastCall | None = None
-        #: What runs where there is no program: the function, or what a compiled one was made of, for each call of that
-        #: with a graph would have memory of its own.
-        self.plain: Callable[..., Any] = _plain(function, inner, compiled)
+
+    def plain(self) -> Callable[..., Any]:
+        """Return what runs where there is no program: the function, or what a compiled one was made of.
+
+        Each call of a compiled one with a graph would have memory of its own.
+        """
+        inner = innermost(self._function)
+        return made_again(self._function, inner.plain()) if isinstance(inner, Jitted) else self._function
 
     def run(self, row: Row, results: RowResults) -> Block | None:
         """Return what the function returns for a row and those after it, as far as a program computes that.
@@ -164,11 +170,6 @@ class RowPrograms:
         for output, column in zip(outputs, columns, strict=True):
             _fill(column.array, part, output, call, row, computed)
         return Block(row.number, rows.index, variant.structure, columns)
-
-
-def _plain(function: Callable[..., Any], inner: Callable[..., Any], compiled: Jitted) -> Callable[..., Any]:
-    """Return a function with what is compiled in it as it was before."""
-    return made_again(function, compiled.plain()) if isinstance(inner, Jitted) else function
 
 
 def _compiled(function: Callable[..., Any]) -> Jitted:

@@ -132,7 +132,7 @@ class _RowCalls:
                 programs = self._row_programs()
                 block = programs.run(row, results)
                 if block is None:
-                    may_replay, fn = False, programs.plain
+                    may_replay, fn = False, programs.plain()
                 if block is not None and block.end > index:
                     results.add_block(block)
                     index = block.end

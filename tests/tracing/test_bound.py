@@ -99,3 +99,32 @@ async def test_transforms_take_a_compiled_partial():
 def test_a_partialmethod_is_refused_with_the_line_to_write():
     with pytest.raises(errors.ArgumentTypeError, match=r"write functools.partialmethod\(ag.jit\(forward\), ...\)"):
         ag.jit(vars(Model)["halved"])
+
+
+@one_loop
+async def test_what_a_transform_makes_and_a_map_follow_the_keywords_of_a_partial():
+    w, x = ag.tensor([1.0, 2.0], requires_grad=True), np.array([0.5, 0.25])
+    function = functools.partial(scaled, scale=2.0)
+    gradient, expected = ag.func.grad(ag.jit(function)), ag.func.grad(scaled)
+    mapped = ag.func.vmap(ag.jit(function), in_axes=(None, 0))
+    for scale in (2.0, 3.0, 4.0):
+        function.keywords["scale"] = scale
+        for _ in range(5):
+            assert bits(await gradient(w, x)) == bits(await expected(w, x, scale=scale))
+            assert mapped(w, x).tolist() == [scaled(w, one, scale).item() for one in x]
+
+
+def test_a_partial_of_a_partial_follows_the_keywords_of_both():
+    w, x = ag.tensor([1.0, 2.0], requires_grad=True), np.array([0.5, 0.25])
+    inner = OwnPartial(scaled, mode="mean")
+    inner.name = "of its own, so that the outer one does not take it apart"
+    outer = functools.partial(inner, w, scale=2.0)
+    jitted = ag.jit(outer)
+    changes = [("scale", 3.0, outer), ("mode", "sum", inner), ("scale", 5.0, inner)]
+    for name, value, changed in changes:
+        assert {bits(jitted(x)) for _ in range(5)} == {bits(outer(x))}
+        changed.keywords[name] = value
+    del outer.keywords["scale"]
+
+    assert isinstance(outer.func, OwnPartial)
+    assert bits(jitted(x)) == bits(outer(x)) == bits(scaled(w, x, 5.0))

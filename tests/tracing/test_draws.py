@@ -40,6 +40,21 @@ def test_the_numbers_of_every_call_are_those_of_the_function(function):
     assert jitted.counts["replayed"] == 4
 
 
+class OwnBits(np.random.PCG64):
+    """A bit generator of a user's class."""
+
+
+def test_a_generator_of_a_users_class_is_drawn_from():
+    def drawn(function):
+        ag.random.seed(np.random.Generator(OwnBits(7)))
+        return [bits(function(leaf(1.0, 2.0, 3.0))) for _ in range(6)]
+
+    jitted = ag.jit(dropped)
+
+    assert drawn(jitted) == drawn(dropped)
+    assert jitted.counts["replayed"] == 2
+
+
 def test_a_backward_that_runs_the_function_again_draws_the_numbers_of_the_call():
     jitted = ag.jit(lambda x: (nn.dropout(x, 0.5) ** 2).sum(), verify=0)
     for _ in range(2):

@@ -14,8 +14,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import errors, nn, optim
-from asyncgrad.tracing import jitted
+from asyncgrad.tracing import jitted, verifying
 from asyncgrad.tracing.runner import missing_extra
+from asyncgrad.tracing.stand_in import stand_in
 from asyncgrad.tracing.verifying import verify
 from tests.support.loops import one_loop
 from tests.tracing.running import bits
@@ -452,6 +453,38 @@ async def test_a_worker_compares_the_program_of_a_long_step(monkeypatch: pytest.
     assert threading.main_thread() not in compared
 
 
+@one_loop
+async def test_a_comparison_in_whose_midst_another_task_writes_is_made_again(monkeypatch: pytest.MonkeyPatch):
+    w, target = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor([3.0, 4.0])
+    is_within, may_go_on = asyncio.Event(), threading.Event()
+    loop, waits = asyncio.get_running_loop(), [True]
+
+    def stand_in_later(argument: ag.Tensor, array: np.ndarray) -> object:
+        if waits.pop(0) if waits else False:
+            loop.call_soon_threadsafe(is_within.set)
+            may_go_on.wait()
+        return stand_in(argument, array)
+
+    monkeypatch.setattr(verifying, "stand_in", stand_in_later)
+    step = ag.jit.train_step(lambda x: ((w * x - target) ** 2).sum(), optim.SGD([w], lr=0.0, momentum=0.5))
+    x = np.ones(2)
+    with ag.loop_budget(0.0):
+        for _ in range(3):
+            await step(x)
+        task = asyncio.ensure_future(step(x))
+        await is_within.wait()
+        with ag.no_grad():
+            target[...] = np.zeros(2)
+        may_go_on.set()
+        await task
+        losses = [(await step(x)).item() for _ in range(4)]
+
+    assert losses == [5.0] * 4
+    assert step._jitted.counts["compared in vain"] == 1
+    assert step._jitted.counts["replayed"] == 2
+
+
+@one_loop
 async def test_a_write_into_a_parameter_meanwhile_raises_and_changes_nothing_else():
     model, optimizer, step = await replayed_step()
     async with step_that_waits(step) as task:

@@ -151,7 +151,7 @@ class _Planes:
 
 
 def _factors(weight: Any, n: int, plane: int) -> Any:
-    """Return filters, shape (channels, 1, rows, columns), as factors of planes, shape (rows, columns, channels, ...)."""
+    """Return filters as factors of planes, shape (rows, columns, channels, 1 or plane)."""
     factors = weight[:, 0].transpose(1, 2, 0)[..., None]
     if n < REPEATED:
         return factors
@@ -190,9 +190,7 @@ def depthwise(x: Any, weight: Any, window: Window) -> Any:
         shape = (*out.shape[:2], grid.plane)
         count = out.shape[0] * out.shape[1] * grid.plane
         total, product = sums[:count].reshape(shape), products[:count].reshape(shape)
-        terms = [
-            (one, planes.moved(phase, one.shift, count)) for phase, each in grid.weights.items() for one in each
-        ]
+        terms = [(one, planes.moved(phase, one.shift, count)) for phase, each in grid.weights.items() for one in each]
         _add_products(factors, terms, total, product)
         rows = total.reshape(*shape[:2], grid.rows, grid.columns)
         _copy_rows(out, rows[:, :, : window.size[0], : window.size[1]])
@@ -249,6 +247,8 @@ def depthwise_weight_grad(g: Any, x: Any, shape: tuple[int, ...], window: Window
         factor = grads.moved((0, 0), 0, count).reshape(parts)
         for phase, each in grid.weights.items():
             for one in each:
-                dots = np.vecdot(factor, planes.moved(phase, one.shift, count).reshape(parts))
+                # An infinite element is multiplied by zeros beside it, too, which is no matter for a warning.
+                with np.errstate(invalid="ignore"):
+                    dots = np.vecdot(factor, planes.moved(phase, one.shift, count).reshape(parts))
                 result[some, 0, one.row, one.column] += np.add.reduce(dots, axis=0)
     return result

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["depthwise", "depthwise_input_grad", "depthwise_weight_grad", "has_planes"]
 
 #: The elements of planes to compute at a time, so that operands and sums are still in the second-level cache.
-ELEMENTS = 1 << 14
+ELEMENTS = 1 << 15
 #: Of so many images, each weight is first repeated for all elements of a plane, which each of the images then uses.
 REPEATED = 4
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
@@ -120,6 +120,7 @@ def _copy_rows(target: Any, source: Any) -> None:
     target.view(row)[...] = source.view(row)
 
 
+@final
 class _Planes:
     """Memory for the planes of blocks of images, by the phases of a stride."""
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...core.arrays.device_functions import own_function
 from ...core.arrays.one_device import check_operands_share_device
-from ...core.arrays.values import empty_like, zeros_like
+from ...core.arrays.values import empty_like, is_recorder, zeros_like
 from ...core.ops.single_precision import arrays_in_single
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
@@ -28,6 +28,7 @@ from ...core.settings.arguments import whole_number
 from ...errors import ArgumentError
 from ..shared.arguments import array_of, operand, operands, pair, shapes_of, single, triple
 from ..shared.axis_windows import count_windows, sums_of_windows, windows_along
+from ..shared.depthwise import depthwise, depthwise_input_grad, depthwise_weight_grad, has_planes
 from ..shared.layouts import images_first, images_last
 from ..shared.windows import (
     Tile,
@@ -163,6 +164,12 @@ def _of_pixels(matrices: Any, shape: tuple[int, ...]) -> Any:
     return images_first(matrices.reshape(*shape[1:], shape[0]))
 
 
+def _as_one_call(function: Callable[..., Any], *args: Any) -> Any:
+    """Return what a function of arrays returns; where a program is recorded, it is one call there."""
+    recorder = next((one for one in args if is_recorder(one)), None)
+    return function(*args) if recorder is None else recorder.call_whole(function, *args)
+
+
 @primitive(superlinear=True)
 @kernel(name="conv2d")
 def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
@@ -174,6 +181,9 @@ def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
             bias = bias.reshape(groups, -1, 1)
             pixels = np.add(pixels, bias, out=pixels if pixels.dtype == bias.dtype else None)
         return _of_pixels(pixels, (n, filters, rows, columns))
+    if has_planes(x, weight, window, groups):
+        result = _as_one_call(depthwise, x, weight, window)
+        return result if bias is None else np.add(result, bias.reshape(-1, 1, 1))
     result = empty_like(x, (filters, rows * columns * n), np.result_type(x, weight))
     products = result.reshape(groups, filters // groups, rows * columns * n)
     matrices = _by_group(weight, groups)
@@ -238,6 +248,18 @@ def _turned_filters(weight: Any, groups: int) -> Any:
 @kernel(name="conv2d_input_grad")
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
+    if has_planes(g, weight, window, groups):
+        return _as_one_call(_input_grad_of_planes, g, weight, shape, window, groups)
+    return _input_grad(g, weight, shape, window, groups)
+
+
+def _input_grad_of_planes(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    if _are_finite(weight):
+        return depthwise_input_grad(g, weight, shape, window)
+    return np.ascontiguousarray(_input_grad(g, weight, shape, window, groups))
+
+
+def _input_grad(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     n, channels, height, width = shape
     # Windows of two axes over twice as many gradients are copied in less time than those over the images are added up.
     most = channels * min(2, *window.kernel)
@@ -298,6 +320,18 @@ def _write_depthwise_dots(total: Any, by_group: Any, x: Any, window: Window) -> 
 @kernel(name="conv2d_weight_grad")
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its filters."""
+    if has_planes(x, g, window, groups, shape):
+        return _as_one_call(_weight_grad_of_planes, g, x, shape, window, groups)
+    return _weight_grad(g, x, shape, window, groups)
+
+
+def _weight_grad_of_planes(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    result = depthwise_weight_grad(g, x, shape, window)
+    # Its sums are over zeros times other elements of the images, too.
+    return result if np.isfinite(result).all() else _weight_grad(g, x, shape, window, groups)
+
+
+def _weight_grad(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     result = zeros_like(g, shape, np.result_type(g, x))
     total = _by_group(result, groups)
     if window.is_pixel:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pytest
@@ -323,6 +323,30 @@ def test_parameters_that_a_checkpointed_function_does_not_read_may_be_changed():
         sync.backward(result.sum())
 
     assert np.array_equal(x.grad, 2 * model[0].weight.numpy().sum(axis=0))
+
+
+@final
+class _Clipped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(np.array([[3.0, -0.5], [0.25, -4.0]]))
+
+    def forward(self, x: Any) -> Any:
+        with ag.no_grad():
+            self.weight[...] = np.clip(self.weight, -1, 1)
+        return x @ self.weight
+
+
+@pytest.mark.parametrize("name", ["module", "closure", "chain"])
+def test_a_checkpointed_module_may_write_into_its_own_parameters(name: str):
+    model = nn.Sequential(_Clipped())
+    x = ag.tensor(np.array([[1.0, 2.0]]), requires_grad=True)
+    loss = HELD[name](model, x).sum()
+    for _ in range(2):
+        sync.backward(loss, retain_graph=True)
+
+    scale = 4 if name == "closure" else 2
+    assert np.array_equal(x.grad, scale * model[0].weight.numpy().sum(axis=1)[None])
 
 
 def _cases() -> dict[str, list[tuple[Callable[..., Any], Case]]]:

@@ -193,6 +193,7 @@ class ReentrantChain:
         else:
             last = yield from run.forward(self._schedule())
             self._run = run
+        self._chain.parameters.end_forward()
         return unflatten(last.template, last.tensors)
 
     def backward(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Steps:

@@ -184,7 +184,9 @@ class ReentrantCall:
     def forward(self, tensors: Sequence[Any]) -> Steps:
         """Call the function."""
         arguments, self._arguments = self._arguments, None
-        return (yield self._call.forward(*arguments))
+        result = yield self._call.forward(*arguments)
+        self._parameters.end_forward()
+        return result
 
     def backward(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Steps:
         """Call the function again, recorded, and run backward through that."""

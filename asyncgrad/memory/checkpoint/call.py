@@ -113,8 +113,8 @@ def parameters_of(functions: Iterable[Any]) -> list[TensorBase]:
 def _parameters_in(model: Any) -> list[TensorBase]:
     """Return the parameters in a model; what it has computed, such as its last result, is none.
 
-    It is walked at each call of a checkpoint, hence by its attributes, which its children are, and without the structure
-    of a tree. A list or dict that begins with a number or a text, such as a vocabulary, is taken to hold no parameters.
+    It is walked at each call of a checkpoint, hence without the structure of a tree, by its attributes, which are its
+    children. A list or dict that begins with a number or a text, such as a vocabulary, is taken to hold no parameters.
     """
     found: list[TensorBase] = []
     # With the values, since the identity of one that a container has made for this walk could be another's later.

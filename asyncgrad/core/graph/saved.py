@@ -108,6 +108,12 @@ class ConstantVersions:
         pairs = zip(self._tensors, self._versions, strict=True)
         return [(tensor, version) for tensor, version in pairs if version_of(tensor) != version]
 
+    def go_back(self, changed: Iterable[tuple[TensorBase, int]]) -> None:
+        """Take other versions for those of the tensors among `changed`; they are of an earlier call of the function."""
+        earlier = {id(tensor): version for tensor, version in changed}
+        pairs = zip(self._tensors, self._versions, strict=True)
+        self._versions = [earlier.get(id(tensor), version) for tensor, version in pairs]
+
     def end_forward(self) -> None:
         """Leave out what the forward has written into; a later call, for another result of it, does nothing."""
         if not self._has_ended:

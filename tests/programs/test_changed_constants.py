@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pytest
@@ -294,6 +294,9 @@ HELD: dict[str, Callable[[Any, ag.Tensor], Any]] = {
     "method": lambda model, x: ag.checkpoint(model.forward, x),
     "partial": lambda model, x: ag.checkpoint(functools.partial(lambda model, x: model(x), model), x),
     "function of a function": _checkpoint_of_parts,
+    "inside of another": lambda model, x: ag.checkpoint(lambda x: ag.checkpoint(model, x) * 2, x),
+    "third": lambda model, x: ag.checkpoint(lambda x: ag.checkpoint(lambda x: ag.checkpoint(model, x), x), x),
+    "chain inside": lambda model, x: ag.checkpoint(lambda x: ag.checkpoint_chain(list(model), x) * 2, x),
     "sequential": lambda model, x: ag.checkpoint_sequential(list(model), 2, x),
     "chain": lambda model, x: ag.checkpoint_chain(list(model), x),
 }
@@ -323,6 +326,30 @@ def test_parameters_that_a_checkpointed_function_does_not_read_may_be_changed():
         sync.backward(result.sum())
 
     assert np.array_equal(x.grad, 2 * model[0].weight.numpy().sum(axis=0))
+
+
+@final
+class _Clipped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(np.array([[3.0, -0.5], [0.25, -4.0]]))
+
+    def forward(self, x: Any) -> Any:
+        with ag.no_grad():
+            self.weight[...] = np.clip(self.weight, -1, 1)
+        return x @ self.weight
+
+
+@pytest.mark.parametrize("name", ["module", "closure", "chain"])
+def test_a_checkpointed_module_may_write_into_its_own_parameters(name: str):
+    model = nn.Sequential(_Clipped())
+    x = ag.tensor(np.array([[1.0, 2.0]]), requires_grad=True)
+    loss = HELD[name](model, x).sum()
+    for _ in range(2):
+        sync.backward(loss, retain_graph=True)
+
+    scale = 4 if name == "closure" else 2
+    assert np.array_equal(x.grad, scale * model[0].weight.numpy().sum(axis=1)[None])
 
 
 def _cases() -> dict[str, list[tuple[Callable[..., Any], Case]]]:

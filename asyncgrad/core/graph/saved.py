@@ -83,10 +83,12 @@ class ConstantVersions:
         tensors: the tensors, as they are now; before a function that may write into them is called.
     """
 
-    __slots__ = ("_has_ended", "_versions")
+    __slots__ = ("_has_ended", "_tensors", "_versions")
 
     def __init__(self, tensors: Iterable[TensorBase]) -> None:
-        self._versions = [(tensor, version_of(tensor)) for tensor in tensors]
+        # Two lists of plain entries: the garbage collector would look at each pair, of which a model has many.
+        self._tensors = [*tensors]
+        self._versions = list(map(version_of, self._tensors))
         self._has_ended = False
 
     def check(self, node: NodeLike) -> None:
@@ -98,12 +100,19 @@ class ConstantVersions:
         Raises:
             ChangedTensorError: one has.
         """
-        for tensor, version in self._versions:
+        for tensor, version in zip(self._tensors, self._versions, strict=True):
             check_version(node, tensor, version)
 
     def changed(self) -> list[tuple[TensorBase, int]]:
         """Return those of the tensors that have been written into since, with their versions as they were."""
-        return [(tensor, version) for tensor, version in self._versions if version_of(tensor) != version]
+        pairs = zip(self._tensors, self._versions, strict=True)
+        return [(tensor, version) for tensor, version in pairs if version_of(tensor) != version]
+
+    def go_back(self, changed: Iterable[tuple[TensorBase, int]]) -> None:
+        """Take other versions for those of the tensors among `changed`; they are of an earlier call of the function."""
+        earlier = {id(tensor): version for tensor, version in changed}
+        pairs = zip(self._tensors, self._versions, strict=True)
+        self._versions = [earlier.get(id(tensor), version) for tensor, version in pairs]
 
     def end_forward(self) -> None:
         """Leave out what the forward has written into; a later call, for another result of it, does nothing."""
@@ -113,7 +122,11 @@ class ConstantVersions:
 
     def leave_out_written(self) -> None:
         """Leave out the tensors that have been written into: by the function, which has been called just now."""
-        self._versions = [(tensor, version) for tensor, version in self._versions if version_of(tensor) == version]
+        if list(map(version_of, self._tensors)) == self._versions:
+            return
+        pairs = zip(self._tensors, self._versions, strict=True)
+        kept = [(tensor, version) for tensor, version in pairs if version_of(tensor) == version]
+        self._tensors, self._versions = [tensor for tensor, _ in kept], [version for _, version in kept]
 
 
 def captured_by(function: Any) -> list[TensorBase]:

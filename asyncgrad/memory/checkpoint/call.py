@@ -84,6 +84,10 @@ def is_async(fn: Callable[..., Any]) -> bool:
     return is_kind(inspect.iscoroutinefunction, fn)
 
 
+#: Types that hold nothing; most attributes of a module that are no tensors have one of them.
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+
+
 def parameters_of(functions: Iterable[Any]) -> list[TensorBase]:
     """Return the parameters of the modules that functions are, or refer to.
 
@@ -100,10 +104,47 @@ def parameters_of(functions: Iterable[Any]) -> list[TensorBase]:
         seen.add(id(value))
         kind = container_type(type(value))
         if kind is not None and kind.is_model:
-            found += [part for part in leaves(value) if isinstance(part, TensorBase) and part._requires_grad()]
+            found += _parameters_in(value)
         else:
             waiting += _held_by(value)
     return found
+
+
+def _parameters_in(model: Any) -> list[TensorBase]:
+    """Return the parameters in a model; what it has computed, such as its last result, is none.
+
+    It is walked at each call of a checkpoint, hence without the structure of a tree, by its attributes, which are its
+    children. A list or dict that begins with a number or a text, such as a vocabulary, is taken to hold no parameters.
+    """
+    found: list[TensorBase] = []
+    # With the values, since the identity of one that a container has made for this walk could be another's later.
+    seen: dict[int, Any] = {}
+    waiting: list[Any] = [model]
+    while waiting:
+        value = waiting.pop()
+        if type(value) in _PLAIN or id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if isinstance(value, TensorBase):
+            if value._grad_fn is None and value._requires_grad():
+                found.append(value)
+            continue
+        kind = container_type(type(value))
+        if kind is None:
+            continue
+        if kind.is_model:
+            waiting += vars(value).values()
+        elif _may_hold_parameters(value):
+            waiting += kind.flatten(value)[0]
+    return found
+
+
+def _may_hold_parameters(container: Any) -> bool:
+    entries = container.values() if isinstance(container, dict) else container
+    if not isinstance(container, (dict, list, tuple)):
+        return True
+    first = next(iter(entries), None)
+    return first is None or isinstance(first, TensorBase) or container_type(type(first)) is not None
 
 
 def _held_by(value: Any) -> Sequence[Any]:

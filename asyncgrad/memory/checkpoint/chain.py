@@ -156,7 +156,18 @@ class ReentrantChain:
         budget: in bytes, or None.
     """
 
-    __slots__ = ("_budget", "_call", "_chain", "_profile", "_run", "_snapshots", "_template", "functions", "is_async")
+    __slots__ = (
+        "_budget",
+        "_call",
+        "_chain",
+        "_profile",
+        "_run",
+        "_snapshots",
+        "_template",
+        "functions",
+        "is_async",
+        "parameters",
+    )
 
     name = "the chain of ag.checkpoint_chain"
     instead = "checkpoint parts of it by ag.checkpoint(..., use_reentrant=False)"
@@ -176,8 +187,8 @@ class ReentrantChain:
         self._profile = profile
         self._budget = budget
         self.functions = functions
-        parameters = ConstantVersions(parameters_of(functions))
-        self._chain = Chain(functions, call.context, call.streams, parameters)
+        self.parameters: ConstantVersions = ConstantVersions(parameters_of(functions))
+        self._chain = Chain(functions, call.context, call.streams, self.parameters)
         #: What the forward has run of the schedule, for the first backward to go on with.
         self._run: ScheduleRun | None = None
         self.is_async: bool = any(map(is_async, functions))
@@ -193,17 +204,14 @@ class ReentrantChain:
         else:
             last = yield from run.forward(self._schedule())
             self._run = run
+        self.parameters.end_forward()
         return unflatten(last.template, last.tensors)
 
     def backward(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Steps:
         """Reverse the steps."""
         if is_grad_enabled():
             return [
-                *(
-                    yield from ReentrantCall(self._call, parameters=self._chain.parameters).backward(
-                        tensors[:-1], grads
-                    )
-                ),
+                *(yield from ReentrantCall(self._call, parameters=self.parameters).backward(tensors[:-1], grads)),
                 None,
             ]
         run, self._run = self._run, None

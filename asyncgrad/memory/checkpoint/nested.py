@@ -26,7 +26,8 @@ def detach_as_leaves(tensors: Sequence[Any], requires: Sequence[bool]) -> list[A
 def check_parameters(parameters: ConstantVersions, edges: Sequence[Edge]) -> None:
     """Raise if a parameter that a recomputation has read has been written into since the forward.
 
-    Others may have been: a model may have parts that the function does not use.
+    Others may have been: a model may have parts that the function does not use. A checkpoint inside of the
+    recomputation checks the parameters that it reads by itself, and is told their versions in the forward.
 
     Args:
         parameters: those of all modules that the function refers to, as they were in the forward.
@@ -35,7 +36,7 @@ def check_parameters(parameters: ConstantVersions, edges: Sequence[Edge]) -> Non
     Raises:
         ChangedTensorError: one has.
     """
-    changed = [(gradient_edge(tensor), tensor, version) for tensor, version in parameters.changed()]
+    changed = parameters.changed()
     if not changed:
         return
     read: set[Node | None] = {None}
@@ -45,9 +46,21 @@ def check_parameters(parameters: ConstantVersions, edges: Sequence[Edge]) -> Non
         if node is not None and node not in read:
             read.add(node)
             waiting += node.next_nodes
-    for edge, tensor, version in changed:
+            inner = _parameters_of(node)
+            if inner is not None:
+                inner.go_back(changed)
+    for tensor, version in changed:
+        edge = gradient_edge(tensor)
         if edge is not None and edge.node in read:
             check_version(current_node(), tensor, version)
+
+
+def _parameters_of(node: Node) -> ConstantVersions | None:
+    """Return the parameters that a node checks if it stands for a reentrant checkpoint."""
+    ctx = getattr(node, "ctx", None)
+    computation = None if ctx is None else vars(ctx).get("computation")
+    parameters = getattr(computation, "parameters", None)
+    return parameters if isinstance(parameters, ConstantVersions) else None
 
 
 @final

@@ -52,6 +52,8 @@ class ReentrantComputation(Protocol):
     functions: tuple[Any, ...]
     #: What a user whose backward is limited to some inputs is told to write instead.
     instead: str
+    #: Those of the modules that the functions refer to, as they were before the forward.
+    parameters: ConstantVersions
 
     def forward(self, tensors: Sequence[Any]) -> Steps:
         """Compute the result, a tree of tensors and other things; recording is off."""
@@ -167,7 +169,7 @@ class ReentrantCall:
         parameters: those of the modules that the function refers to; by default as they are now, before the forward.
     """
 
-    __slots__ = ("_arguments", "_call", "_parameters", "functions", "is_async", "name")
+    __slots__ = ("_arguments", "_call", "functions", "is_async", "name", "parameters")
 
     instead = "write ag.checkpoint(..., use_reentrant=False)"
 
@@ -179,12 +181,16 @@ class ReentrantCall:
         self.name: str = call.name
         self.is_async: bool = call.is_async
         self.functions = (call.function,)
-        self._parameters = ConstantVersions(parameters_of(self.functions)) if parameters is None else parameters
+        self.parameters: ConstantVersions = (
+            ConstantVersions(parameters_of(self.functions)) if parameters is None else parameters
+        )
 
     def forward(self, tensors: Sequence[Any]) -> Steps:
         """Call the function."""
         arguments, self._arguments = self._arguments, None
-        return (yield self._call.forward(*arguments))
+        result = yield self._call.forward(*arguments)
+        self.parameters.end_forward()
+        return result
 
     def backward(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Steps:
         """Call the function again, recorded, and run backward through that."""
@@ -197,7 +203,7 @@ class ReentrantCall:
         outputs: list[Any] = []
         flatten((yield self._call.recompute(inputs)), outputs)
         edges, root_grads = self._roots(outputs, grads)
-        check_parameters(self._parameters, edges)
+        check_parameters(self.parameters, edges)
         del outputs
         if not create_graph:
             return (yield from NestedBackward(edges, root_grads, begin, inputs, tensors).run())

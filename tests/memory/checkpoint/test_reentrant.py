@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import weakref
+from typing import final
 
 import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import sync
+from asyncgrad import nn, sync
 from asyncgrad.errors import CheckpointError, GraphError
+from asyncgrad.memory.checkpoint.call import parameters_of
 from tests.memory.checkpoint.models import maybe_async
 from tests.support.functions import calling, function
 from tests.support.leaves import leaf
@@ -172,3 +175,41 @@ def test_a_plain_function_in_a_blocking_backward_starts_no_loop(monkeypatch):
     sync.backward(y.sum())
 
     assert x.grad.item() == np.cos(1.0)
+
+
+@final
+class _Remembers(nn.Module):
+    """Keeps its last result, beside an attribute that is looked into by nobody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.named = {"": None, "second": nn.Parameter(np.ones(2))}
+        self.last: object = None
+
+    def forward(self, x):
+        return self.linear(x) * self.named["second"]
+
+    def checkpointed(self, x):
+        self.last = ag.checkpoint(lambda x: self(x), x)
+        return self.last
+
+
+def test_a_module_that_keeps_its_last_result_keeps_no_others():
+    model, x = _Remembers(), leaf([1.0, 2.0])
+    kept = []
+    for _ in range(3):
+        y = model.checkpointed(x)
+        kept.append(weakref.ref(y))
+        sync.backward(y.sum())
+    del y
+    gc.collect()
+
+    assert [one() is not None for one in kept] == [False, False, True]
+
+
+def test_the_parameters_of_a_function_are_those_of_its_modules_and_not_what_they_have_computed():
+    model = _Remembers()
+    model.checkpointed(leaf([1.0, 2.0]))
+
+    assert {*map(id, parameters_of([lambda: model]))} == {*map(id, model.parameters())}

@@ -13,7 +13,16 @@ from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge, next_order
 from ..settings.callers import shorten_traceback
-from ..settings.context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, GRAD_MODE, RECORDING, UNRECORDED
+from ..settings.context import (
+    ANOMALY,
+    BLOCKING,
+    CURRENT_GRAPH_TASK,
+    CURRENT_NODE,
+    GRAD_MODE,
+    RECORDING,
+    ROW,
+    UNRECORDED,
+)
 from ..settings.loop_turn import keep_pace, next_turn, time_left
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from .background import LoopBackground
@@ -219,7 +228,7 @@ def _make_graph_task(
     )
     graph_task.is_out_of_order = False
     if create_graph:
-        graph_task.recorded_since = next_order()
+        graph_task.recorded_since = None if _is_numbered_around(graph_task) else next_order()
     if to_release is not None or most_answers:
         graph_task.to_release, graph_task.most_answers = to_release, most_answers or 1
     if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):
@@ -232,6 +241,16 @@ def _make_graph_task(
     if graph_task.observation is not None:
         graph_task.observation.begin(graph_task)
     return graph_task
+
+
+def _is_numbered_around(graph_task: GraphTask) -> bool:
+    """Tell whether what a backward records is numbered by one in a node of which it runs, or with that of other rows.
+
+    A final callback runs once the backward around it has numbered what it has recorded.
+    """
+    outer, row = graph_task.outer, ROW.get()
+    is_in_node = outer is not None and graph_task.outer_node is not None
+    return (is_in_node and outer.create_graph) or (row is not None and row.numbers(outer))
 
 
 def _choose_executor(

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .joint_commit import JointCommit
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "note_failure"]
 
 _next_id = itertools.count().__next__
 
@@ -120,7 +120,7 @@ class Engine:
                 return graph_task.captured
             graph_task.succeed()
         except BaseException as error:
-            _note_failure(graph_task, error)
+            note_failure(graph_task, error)
             is_open = commit is not None and commit.takes(graph_task, error)
             if graph_task.completion is not None and not is_open:
                 await complete_with_error(graph_task.completion, error)
@@ -160,12 +160,13 @@ async def _wait_for_turn(clock: Clock) -> tuple[float, float]:
     return time_left(clock, budget)
 
 
-def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
+def note_failure(graph_task: GraphTask, error: BaseException) -> None:
     """Roll a backward back after a failure, and show its observers the error."""
     # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
     graph_task.roll_back()
     if not graph_task.has_error:
         graph_task.failed_node = None
+        graph_task.captured = [None] * len(graph_task.captured)
     graph_task.has_error = True
     graph_task.to_release = None
     explain_release(graph_task, error)

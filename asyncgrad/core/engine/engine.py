@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, final
 from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge, next_order
-from ..settings.callers import shorten_traceback
 from ..settings.context import (
     ANOMALY,
     BLOCKING,
@@ -33,12 +32,11 @@ from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
 from .driver import drive, run_at_once, run_to_end
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
-from .failure_callbacks import complete_with_error
+from .failure_callbacks import complete_with_error, note_failure
 from .fast_path import FastPath
 from .graph_task import GraphTask, release_within
 from .instruments import observe_steps
 from .observation import LOG_IS_ENABLED, observe, observers_in_use
-from .released import explain_release, remember_release
 from .until_success import UNTIL_SUCCESS, ToRelease, collect_runs
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .joint_commit import JointCommit
 
-__all__ = ["Engine", "note_failure"]
+__all__ = ["Engine"]
 
 _next_id = itertools.count().__next__
 
@@ -158,23 +156,6 @@ async def _wait_for_turn(clock: Clock) -> tuple[float, float]:
     if budget > 0.0:
         await next_turn(clock, budget)
     return time_left(clock, budget)
-
-
-def note_failure(graph_task: GraphTask, error: BaseException) -> None:
-    """Roll a backward back after a failure, and show its observers the error."""
-    # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
-    graph_task.roll_back()
-    if not graph_task.has_error:
-        graph_task.failed_node = None
-        graph_task.captured = [None] * len(graph_task.captured)
-    graph_task.has_error = True
-    graph_task.to_release = None
-    explain_release(graph_task, error)
-    remember_release(graph_task, error, graph_task.failed_node)
-    if graph_task.observation is not None:
-        graph_task.observation.fail(error)
-    if isinstance(error, Exception):
-        shorten_traceback(error)
 
 
 async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:

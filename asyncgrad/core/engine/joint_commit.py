@@ -7,8 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar, final
 
 from .driver import run_to_end
-from .engine import note_failure
-from .failure_callbacks import complete_with_error
+from .failure_callbacks import complete_with_error, note_failure
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""The failure of a backward, and failure callbacks: what `queue_callback(..., on_failure=...)` has called when a backward has failed."""
+"""What follows the failure of a backward: its roll-back, and what `queue_callback(..., on_failure=...)` has called."""
 
 from __future__ import annotations
 

@@ -231,8 +231,8 @@ def _is_numbered_around(graph_task: GraphTask) -> bool:
     A final callback runs once the backward around it has numbered what it has recorded.
     """
     outer, row = graph_task.outer, ROW.get()
-    is_in_node = outer is not None and graph_task.outer_node is not None
-    return (is_in_node and outer.create_graph) or (row is not None and row.numbers(outer))
+    is_in_recorded = outer is not None and outer.create_graph and graph_task.outer_node is not None
+    return is_in_recorded or (row is not None and row.numbers(outer))
 
 
 def _choose_executor(

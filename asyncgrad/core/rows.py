@@ -410,11 +410,12 @@ class _Row:
         return self.together.requests_of(node, answer).ask(grads)
 
     def numbers(self, outer: object) -> bool:
-        """Tell whether what a backward inside of `outer` records is numbered with the other rows, and note that."""
-        if not (self.is_running and self.together.is_numbered and outer is self.around):
-            return False
+        """Tell whether what a backward inside of `outer` records is numbered with the other rows."""
+        return self.is_running and self.together.is_numbered and outer is self.around
+
+    def note_out_of_order(self) -> None:
+        """Note that what is numbered so may have been recorded in the order of waits."""
         self.together.is_out_of_order = True
-        return True
 
     def keep_warning(self, message: str, category: type[Warning]) -> bool:
         """Keep a warning until it can be issued where the rows are awaited; return False once they have ended."""

@@ -186,9 +186,14 @@ def _numbering(graph_task: GraphTask) -> Iterable[None]:
         return ()
     # Once, though another driver may go on.
     graph_task.is_out_of_order = False
+    if graph_task.recorded_since is not None:
+        return number_again(graph_task)
     outer, row = graph_task.outer, graph_task.context.get(ROW)
-    is_around = (outer is not None and outer.create_graph) or (row is not None and row.numbers(outer))
-    return () if is_around else number_again(graph_task)
+    if outer is not None and outer.create_graph:
+        outer.is_out_of_order = True
+    elif row is not None:
+        row.note_out_of_order()
+    return ()
 
 
 def _runner(graph_task: GraphTask) -> Callable[..., Any]:

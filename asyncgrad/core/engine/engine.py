@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any, final
 from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge, next_order
-from ..settings.callers import shorten_traceback
-from ..settings.context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, GRAD_MODE, RECORDING, UNRECORDED
+from ..settings.context import (
+    ANOMALY,
+    BLOCKING,
+    CURRENT_GRAPH_TASK,
+    CURRENT_NODE,
+    GRAD_MODE,
+    RECORDING,
+    ROW,
+    UNRECORDED,
+)
 from ..settings.loop_turn import keep_pace, next_turn, time_left
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from .background import LoopBackground
@@ -24,12 +32,11 @@ from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
 from .driver import drive, run_at_once, run_to_end
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
-from .failure_callbacks import complete_with_error
+from .failure_callbacks import complete_with_error, note_failure
 from .fast_path import FastPath
 from .graph_task import GraphTask, release_within
 from .instruments import observe_steps
 from .observation import LOG_IS_ENABLED, observe, observers_in_use
-from .released import explain_release, remember_release
 from .until_success import UNTIL_SUCCESS, ToRelease, collect_runs
 
 if TYPE_CHECKING:
@@ -111,7 +118,7 @@ class Engine:
                 return graph_task.captured
             graph_task.succeed()
         except BaseException as error:
-            _note_failure(graph_task, error)
+            note_failure(graph_task, error)
             is_open = commit is not None and commit.takes(graph_task, error)
             if graph_task.completion is not None and not is_open:
                 await complete_with_error(graph_task.completion, error)
@@ -149,22 +156,6 @@ async def _wait_for_turn(clock: Clock) -> tuple[float, float]:
     if budget > 0.0:
         await next_turn(clock, budget)
     return time_left(clock, budget)
-
-
-def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
-    """Roll a backward back after a failure, and show its observers the error."""
-    # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
-    graph_task.roll_back()
-    if not graph_task.has_error:
-        graph_task.failed_node = None
-    graph_task.has_error = True
-    graph_task.to_release = None
-    explain_release(graph_task, error)
-    remember_release(graph_task, error, graph_task.failed_node)
-    if graph_task.observation is not None:
-        graph_task.observation.fail(error)
-    if isinstance(error, Exception):
-        shorten_traceback(error)
 
 
 async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
@@ -219,7 +210,7 @@ def _make_graph_task(
     )
     graph_task.is_out_of_order = False
     if create_graph:
-        graph_task.recorded_since = next_order()
+        graph_task.recorded_since = None if _is_numbered_around(graph_task) else next_order()
     if to_release is not None or most_answers:
         graph_task.to_release, graph_task.most_answers = to_release, most_answers or 1
     if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):
@@ -232,6 +223,16 @@ def _make_graph_task(
     if graph_task.observation is not None:
         graph_task.observation.begin(graph_task)
     return graph_task
+
+
+def _is_numbered_around(graph_task: GraphTask) -> bool:
+    """Tell whether what a backward records is numbered by one in a node of which it runs, or with that of other rows.
+
+    A final callback runs once the backward around it has numbered what it has recorded.
+    """
+    outer, row = graph_task.outer, ROW.get()
+    is_in_recorded = outer is not None and outer.create_graph and graph_task.outer_node is not None
+    return is_in_recorded or (row is not None and row.numbers(outer))
 
 
 def _choose_executor(

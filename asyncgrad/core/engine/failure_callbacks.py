@@ -1,4 +1,4 @@
-"""Failure callbacks: what `queue_callback(..., on_failure=...)` has called when a backward has failed."""
+"""What follows the failure of a backward: its roll-back, and what `queue_callback(..., on_failure=...)` has called."""
 
 from __future__ import annotations
 
@@ -8,19 +8,39 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from ..settings.awaiting import finish
+from ..settings.callers import shorten_traceback
 from ..settings.context import BLOCKING
 from ..settings.without_suspending import run_without_suspending
 from .driver import suspension_error
 from .eager_task import EagerTask
 from .loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop, wait_through_cancellation
 from .notes import add_later_error
+from .released import explain_release, remember_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .completion import Completion
+    from .graph_task import GraphTask
 
-__all__ = ["complete_with_error"]
+__all__ = ["complete_with_error", "note_failure"]
+
+
+def note_failure(graph_task: GraphTask, error: BaseException) -> None:
+    """Roll a backward back after a failure, and show its observers the error."""
+    # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
+    graph_task.roll_back()
+    if not graph_task.has_error:
+        graph_task.failed_node = None
+        graph_task.captured = [None] * len(graph_task.captured)
+    graph_task.has_error = True
+    graph_task.to_release = None
+    explain_release(graph_task, error)
+    remember_release(graph_task, error, graph_task.failed_node)
+    if graph_task.observation is not None:
+        graph_task.observation.fail(error)
+    if isinstance(error, Exception):
+        shorten_traceback(error)
 
 
 async def complete_with_error(completion: Completion, error: BaseException) -> None:

@@ -124,8 +124,8 @@ class GraphTask:
     ends_with_others: bool
     #: Whether nodes that wait may have recorded in the order of their waits.
     is_out_of_order: bool
-    #: The `next_order()` at its begin; unset unless it is recorded.
-    recorded_since: int
+    #: The `next_order()` at its begin; None where one around it numbers what it records. Unset unless it is recorded.
+    recorded_since: int | None
     #: When it began, by the clock of its context; unset until a driver has it.
     since: float
     #: A weak reference to the NodeTaskGroup of its NodeTasks; None before the first. Weak, since a node holds its

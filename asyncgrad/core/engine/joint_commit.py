@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar, final
 
 from .driver import run_to_end
-from .failure_callbacks import complete_with_error
+from .failure_callbacks import complete_with_error, note_failure
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -78,8 +78,7 @@ class JointCommit:
         """Roll all back, and then call their failure callbacks, the last one first."""
         self._open.sort(key=attrgetter("id"))
         for graph_task in self._open:
-            graph_task.roll_back()
-            graph_task.has_error, graph_task.to_release = True, None
+            note_failure(graph_task, error)
             if graph_task.completion is not None:
                 graph_task.completion.warnings.replay_beside(error)
         interrupted: asyncio.CancelledError | None = None

@@ -26,6 +26,7 @@ __all__ = ["number_again", "number_rows"]
 
 def number_again(graph_task: GraphTask) -> Iterator[None]:
     """Number what a backward has recorded, which has run all its nodes; a generator that pauses after STEP nodes."""
+    assert graph_task.recorded_since is not None
     grads, steps = graph_task.captured, 0
     if not grads:
         grads = []
@@ -61,8 +62,9 @@ def number_rows(begin: int, rows: Iterable[Iterable[Any]], *, by_graph: bool) ->
         seen.update(made[first:])
         if not by_graph:
             made[first:] = sorted(made[first:], key=attrgetter("order"), reverse=True)
-    # A hook, say, may have kept a tensor that leads to one of these nodes, and keeps its own number.
-    is_all = len(made) == begin - end - 1
+    # A hook, say, may have kept a tensor that leads to one of these nodes, and keeps its own number; others may have
+    # recorded in the pauses, too. Two of the numbers since `begin` are taken here.
+    is_all = len(made) == begin - next_order() - 2
     for node in made:
         if not is_all:
             # As where a user sets the number: the engine does not trust it then.

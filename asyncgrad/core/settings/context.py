@@ -116,7 +116,10 @@ class RowLike(Protocol):
         """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together."""
 
     def numbers(self, outer: object) -> bool:
-        """Tell whether what a backward inside of `outer` records is numbered with the other rows, and note that."""
+        """Tell whether what a backward inside of `outer` records is numbered with the other rows."""
+
+    def note_out_of_order(self) -> None:
+        """Note that what is numbered so may have been recorded in the order of waits."""
 
     def keep_warning(self, message: str, category: type[Warning]) -> bool:
         """Keep a warning until it can be issued where the rows are awaited; return False once they have ended."""

@@ -336,6 +336,21 @@ def test_no_lines_and_lines_of_too_few_have_the_results_of_scipy(name: str, shap
         np.testing.assert_allclose(one.numpy(), other, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("name", "methods"), [("theilslopes", ("joint",)), ("siegelslopes", ("hierarchical", "separate"))]
+)
+def test_slopes_of_infinite_values_have_a_median(name: str, methods: tuple[str, ...]) -> None:
+    for method in methods:
+        found = getattr(stats, name)(ag.tensor([1.0, 2.0, 3.0, 4.0, np.inf, 6.0, 7.0]), method=method)
+        assert (found.slope.item(), found.intercept.item()) == (1.0, 1.0), method
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of SciPy's
+def test_theilslopes_of_both_infinities_is_that_of_scipy() -> None:
+    y = [1.0, 2.0, -np.inf, 4.0, 5.0, np.inf]
+    assert stats.theilslopes(y).slope.item() == scipy.stats.theilslopes(y).slope
+
+
 def test_lines_of_nothing_but_nan_are_left_out_without_a_warning() -> None:
     data = _FIRST.copy()
     data[1] = np.nan

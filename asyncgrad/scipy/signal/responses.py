@@ -144,7 +144,9 @@ def group_delay(system: Any, w: Any = 512, whole: bool = False, fs: float = 2 * 
     Source: scipy.signal.group_delay.
     """
     b, a = (np.atleast_1d(floating(one)) for one in system)
-    frequencies, angles = _frequencies(b, a, w, whole=whole, fs=fs)
+    # As SciPy has it: frequencies that are given keep their dtype, and others are doubles.
+    wide = np.zeros(1, np.float64 if w is None or np.ndim(raw(w)) == 0 else floating(w).dtype).real
+    frequencies, angles = _frequencies(wide, wide, w, whole=whole, fs=fs)
     both = convolve(b, np.conjugate(np.flip(a)))
     delay = np.exp(-1j * angles)
     divisor = _by_horner(both, delay)

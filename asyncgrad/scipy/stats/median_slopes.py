@@ -61,7 +61,7 @@ def _of_lines(y: Any, x: Any, of_line: Callable[[Any, Any], list[Any]], count: i
 def _theil(y: Any, x: Any, alpha: float, method: str) -> list[Any]:
     """Return the results of one line."""
     first, second = np.nonzero(np.subtract.outer(raw(x), raw(x)) > 0)
-    if not first.size or np.isnan(np.sum(raw(x) + raw(y))):
+    if not first.size or np.isnan(raw(x)).any() or np.isnan(raw(y)).any():
         return [np.sum(x + y) * np.nan] * 4
     slopes = np.sort((y[first] - y[second]) / (x[first] - x[second]))
     slope = np.median(slopes)
@@ -114,27 +114,34 @@ def theilslopes(
 
 
 def _median_of_medians(values: Any, counts: Any) -> Any:
-    """Return the median of the medians of rows, of each of which only elements that a mask names count, if any does."""
-    if np.isnan(raw(values)[counts]).any():
-        return np.sum(values) * np.nan
+    """Return the median of the medians of rows, of each of which only elements that a mask names count, if any does.
+
+    Differences of infinities, which are nan, count for nothing.
+    """
+    counts = counts & ~np.isnan(raw(values))
     rows = np.flatnonzero(counts.any(1))
     size = counts[rows].sum(1)
     ordered = np.sort(np.where(counts, values, np.inf)[rows], 1)
     places = np.arange(len(rows))
-    return np.median((ordered[places, (size - 1) // 2] + ordered[places, size // 2]) / 2)
+    medians = (ordered[places, (size - 1) // 2] + ordered[places, size // 2]) / 2
+    is_unknown = np.isnan(raw(medians))
+    if is_unknown.all():
+        return np.sum(values) * np.nan
+    return np.median(medians[~is_unknown] if is_unknown.any() else medians)
 
 
 def _siegel(y: Any, x: Any, method: str) -> list[Any]:
     """Return the results of one line."""
     counts = np.not_equal.outer(raw(x), raw(x))
-    if not counts.any():
+    if not counts.any() or np.isnan(raw(x)).any() or np.isnan(raw(y)).any():
         return [np.sum(y) * np.nan] * 2
     here_x, here_y = x[:, np.newaxis], y[:, np.newaxis]
     away = np.where(counts, x - here_x, 1.0)
-    slope = _median_of_medians((y - here_y) / away, counts)
-    if method == "hierarchical":
-        return [slope, np.median(y - slope * x)]
-    return [slope, _median_of_medians((here_y * x - y * here_x) / away, counts)]
+    with np.errstate(invalid="ignore"):
+        slope = _median_of_medians((y - here_y) / away, counts)
+        if method == "hierarchical":
+            return [slope, np.median(y - slope * x)]
+        return [slope, _median_of_medians((here_y * x - y * here_x) / away, counts)]
 
 
 @by_nan_policy("y", "x")

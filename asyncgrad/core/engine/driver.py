@@ -49,14 +49,14 @@ _REFUSALS = (
 )
 
 
-def run_at_once(graph_task: GraphTask, deadline: float, clock: Clock) -> Stop | NodeTurn | None:
+def run_at_once(graph_task: GraphTask, deadline: float) -> Stop | NodeTurn | None:
     """Run a backward as far as it gets in one call; return None where that is its end, else why it has stopped.
 
     Most small ones end here. A driver goes on with the others.
     """
     in_context = _runner(graph_task)
     try:
-        step: Stop | NodeTurn = in_context(graph_task.executor.run, deadline, clock)
+        step: Stop | NodeTurn = in_context(graph_task.executor.run, deadline, CLOCK.get())
         if step is not Stop.DRAINED:
             return step
         in_context(graph_task.finish)

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ..graph.node import Node
-    from ..settings.scheduling import Clock
     from .executor import Executor
     from .joint_commit import JointCommit
 
@@ -98,10 +97,9 @@ class Engine:
             limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
         if keep_graph is not False and keep_graph == UNTIL_SUCCESS:
             to_release, keep_graph = await _find_runs(start[0], limits), True
-        clock = CLOCK.get()
-        now, deadline = (clock(), inf) if BLOCKING.get() else time_left(clock, LOOP_BUDGET.get())
+        now, deadline = (CLOCK.get()(), inf) if BLOCKING.get() else time_left(CLOCK.get(), LOOP_BUDGET.get())
         if now > deadline:
-            now, deadline = await _wait_for_turn(clock)
+            now, deadline = await _wait_for_turn()
         captures = 0 if accumulate else len(inputs)
         graph_task = _make_graph_task(
             roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release, most_answers
@@ -112,23 +110,19 @@ class Engine:
             graph_task.since = now
             if BLOCKING.get() or (graph_task.outer is not None and PERMIT.get() is not None):
                 await run_to_end(graph_task)
-            elif (step := run_at_once(graph_task, deadline, clock)) is not None:
+            elif (step := run_at_once(graph_task, deadline)) is not None:
                 await drive(graph_task, step)
-            if commit is not None and commit.takes(graph_task):
-                return graph_task.captured
-            graph_task.succeed()
+            if commit is None or not commit.takes(graph_task):
+                graph_task.succeed()
         except BaseException as error:
-            note_failure(graph_task, error)
-            is_open = commit is not None and commit.takes(graph_task, error)
-            if graph_task.completion is not None and not is_open:
-                await complete_with_error(graph_task.completion, error)
+            await _end_with_error(graph_task, commit, error)
             raise
         else:
-            if graph_task.completion is not None or graph_task.to_release is not None:
+            if not graph_task.ends_with_others:
                 graph_task.conclude()
             return graph_task.captured
         finally:
-            if commit is None or not graph_task.ends_with_others:
+            if not graph_task.ends_with_others:
                 graph_task.close()
 
     @staticmethod
@@ -147,15 +141,23 @@ class Engine:
         release_within(calling_backward() if until_success else None, nodes or {})
 
 
-async def _wait_for_turn(clock: Clock) -> tuple[float, float]:
+async def _wait_for_turn() -> tuple[float, float]:
     """Let the event loop turn, whose budget is spent, and wait for time to go on; return the `time_left` then.
 
     A backward waits here while it has nothing yet: of a thousand that do, each would have a task of its own in memory.
+    One that a body with a permit has called does not: its driver waits after the first node, with the permit lent.
     """
-    budget = LOOP_BUDGET.get()
-    if budget > 0.0:
+    budget, clock = LOOP_BUDGET.get(), CLOCK.get()
+    if budget > 0.0 and PERMIT.get() is None:
         await next_turn(clock, budget)
     return time_left(clock, budget)
+
+
+async def _end_with_error(graph_task: GraphTask, commit: JointCommit | None, error: BaseException) -> None:
+    note_failure(graph_task, error)
+    is_taken = commit is not None and commit.takes(graph_task, error)
+    if graph_task.completion is not None and not is_taken:
+        await complete_with_error(graph_task.completion, error)
 
 
 async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:

@@ -151,6 +151,9 @@ def test_cramers_statistic_has_derivatives_and_scipys_probability(axis: int) -> 
     found, expected = test(stats, _FIRST), test(scipy.stats, _FIRST)
     for name in ("statistic", "pvalue"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12)
+    check(lambda x: test(stats, x).pvalue, Case((_FIRST,)))
+    leaf = ag.tensor([0.25, np.nan, 0.5], requires_grad=True)
+    assert np.isnan(ag.sync.grad(stats.cramervonmises(leaf, lambda x: x).pvalue, [leaf])[0]).any()
 
 
 def _plain(found: Any) -> Any:

@@ -62,6 +62,28 @@ def test_planes_give_what_windows_give(
     np.testing.assert_allclose((found[2] * weight).sum(), (found[0] * g).sum(), atol=1e-10)
 
 
+@pytest.mark.parametrize("in_place_of_g", [np.ones((1, 1, 1, 1)), np.arange(4.0), np.arange(4.0)[::-1]])
+def test_gradients_that_are_spread_out_are_copied(in_place_of_g: np.ndarray) -> None:
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((2, 3, 8, 8)), rng.standard_normal((3, 1, 3, 3))
+    options = {"stride": 2, "padding": 1, "groups": 3}
+    g = np.broadcast_to(in_place_of_g, (2, 3, 4, 4))
+    for one, other in zip(_gradients(x, weight, g, **options), _gradients(x, weight, g.copy(), **options), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_a_filter_of_two_channels_has_the_gradients_of_two_filters() -> None:
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((2, 6, 8, 8)), rng.standard_normal((3, 2, 3, 3))
+    g = rng.standard_normal((2, 3, 4, 4))
+    options = {"stride": 2, "padding": 1}
+    found = _gradients(x, weight, g, groups=3, **options)
+    alone = _gradients(x, weight.reshape(6, 1, 3, 3), g.repeat(2, axis=1), groups=6, **options)
+    np.testing.assert_allclose(found[0], alone[0][:, ::2] + alone[0][:, 1::2], atol=1e-12)
+    np.testing.assert_allclose(found[1], alone[1], atol=1e-12)
+    np.testing.assert_allclose(found[2], alone[2].reshape(3, 2, 3, 3), atol=1e-12)
+
+
 @pytest.mark.parametrize("what", [0, 1, 2])
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_an_infinite_number_reaches_only_what_is_computed_of_it(what: int) -> None:

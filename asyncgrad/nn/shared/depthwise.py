@@ -90,6 +90,7 @@ def has_planes(x: Any, other: Any, window: Window, groups: int, filters: tuple[i
     return (
         window.stride != (1, 1)
         and groups == shape[0] == x.shape[1]
+        and shape[1] == 1
         and x.__class__ is other.__class__ is np.ndarray
         and x.dtype == other.dtype
         and x.dtype.char in "fd"
@@ -234,6 +235,8 @@ def depthwise_input_grad(g: Any, weight: Any, shape: tuple[int, ...], window: Wi
 def depthwise_weight_grad(g: Any, x: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return the gradient for filters of that shape; of images that are not finite it may be NaN where it is not."""
     n, channels, height, width = x.shape
+    # Rows are copied whole. That of a sum, say, is one number in all places.
+    g = np.ascontiguousarray(g)
     grid = _grid(window, height, width)
     largest = _largest(n, channels, grid)
     planes = _Planes(grid, window.stride, largest, x.dtype)

@@ -76,8 +76,9 @@ def _grid(window: Window, height: int, width: int) -> _Grid:
 def has_planes(x: Any, other: Any, window: Window, groups: int, filters: tuple[int, ...] | None = None) -> bool:
     """Tell whether a convolution is to be computed in planes.
 
-    It has a stride, and a filter for each channel of images whose rows follow one another. Without a stride, there is
-    no order to pay for, and products of matrices take less time.
+    It has a stride, and a filter for each channel of images whose rows follow one another, or which are one number in
+    many places, as the gradient of a sum, and are copied. Without a stride, there is no order to pay for, and products
+    of matrices take less time.
 
     Args:
         x: the images, or gradients of results.
@@ -94,7 +95,7 @@ def has_planes(x: Any, other: Any, window: Window, groups: int, filters: tuple[i
         and x.__class__ is other.__class__ is np.ndarray
         and x.dtype == other.dtype
         and x.dtype.char in "fd"
-        and x.flags.c_contiguous
+        and (x.flags.c_contiguous or 0 in x.strides)
         and x.size > 0
     )
 
@@ -178,6 +179,7 @@ def _add_products(factors: Any, terms: list[tuple[_Weight, Any]], total: Any, pr
 def depthwise(x: Any, weight: Any, window: Window) -> Any:
     """Return the filters' products with the windows over x, shape (n, channels, *window.size)."""
     n, channels, height, width = x.shape
+    x = np.ascontiguousarray(x)
     grid = _grid(window, height, width)
     result = np.empty((n, channels, *window.size), x.dtype)
     largest = _largest(n, channels, grid)
@@ -202,6 +204,7 @@ def depthwise(x: Any, weight: Any, window: Window) -> Any:
 def depthwise_input_grad(g: Any, weight: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return the gradient for images of that shape; the filters must be finite, as they multiply zeros too."""
     n, channels, height, width = shape
+    g = np.ascontiguousarray(g)
     grid, (down, right) = _grid(window, height, width), window.stride
     complete = len(grid.weights) == down * right
     result = (np.empty if complete else np.zeros)(shape, g.dtype)
@@ -235,8 +238,7 @@ def depthwise_input_grad(g: Any, weight: Any, shape: tuple[int, ...], window: Wi
 def depthwise_weight_grad(g: Any, x: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return the gradient for filters of that shape; of images that are not finite it may be NaN where it is not."""
     n, channels, height, width = x.shape
-    # Rows are copied whole. That of a sum, say, is one number in all places.
-    g = np.ascontiguousarray(g)
+    x, g = np.ascontiguousarray(x), np.ascontiguousarray(g)
     grid = _grid(window, height, width)
     largest = _largest(n, channels, grid)
     planes = _Planes(grid, window.stride, largest, x.dtype)

@@ -8,7 +8,8 @@ that are a stride apart have planes of their own. What is computed at the zeros 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -24,6 +25,8 @@ __all__ = ["depthwise", "depthwise_input_grad", "depthwise_weight_grad", "has_pl
 ELEMENTS = 1 << 15
 #: Of so many images, each weight is first repeated for all elements of a plane, which each of the images then uses.
 REPEATED = 4
+#: The only phase of a stride of 1.
+_WHOLE = (0, 0)
 
 Block = tuple[slice, slice]
 
@@ -124,56 +127,73 @@ def _copy_rows(target: Any, source: Any) -> None:
 
 @final
 class _Planes:
-    """Memory for the planes of blocks of images, by the phases of a stride."""
+    """Memory for the planes of a block, by the phases of a stride."""
 
-    __slots__ = ("grid", "memory", "stride")
+    __slots__ = ("grid", "memory", "shape", "stride")
 
-    def __init__(self, grid: _Grid, stride: tuple[int, int], largest: int, dtype: Any) -> None:
+    def __init__(
+        self, grid: _Grid, phases: Iterable[tuple[int, int]], stride: tuple[int, int], largest: int, dtype: Any
+    ) -> None:
         # What is not written stays zero, whatever block is next.
-        self.memory = {phase: np.zeros(largest + 2 * grid.margin, dtype) for phase in grid.weights}
+        self.memory = {phase: np.zeros(largest + 2 * grid.margin, dtype) for phase in phases}
         self.grid, self.stride = grid, stride
+        #: Images, channels and elements of a plane, of the block that it was filled with last.
+        self.shape: tuple[int, int, int] = (0, 0, grid.plane)
 
     def fill(self, images: Any) -> None:
         """Copy the images of a block."""
         grid, (down, right) = self.grid, self.stride
-        count = images.shape[0] * images.shape[1]
+        self.shape = (*images.shape[:2], grid.plane)
         columns: dict[int, Any] = {0: images} if right == 1 else {}
-        for (above, left), memory in self.memory.items():
+        for above, left in self.memory:
             if left not in columns:
                 columns[left] = images[..., left::right].copy()
             rows = columns[left][:, :, above::down]
-            planes = memory[grid.margin : grid.margin + count * grid.plane]
-            planes = planes.reshape(*images.shape[:2], grid.rows, grid.columns)
+            planes = self.moved((above, left), 0).reshape(*images.shape[:2], grid.rows, grid.columns)
             if rows.size:
                 _copy_rows(planes[:, :, : rows.shape[2], : rows.shape[3]], rows)
 
-    def moved(self, phase: tuple[int, int], shift: int, count: int) -> Any:
-        """Return what is so many elements after each of the first ones."""
-        start = self.grid.margin + shift
-        return self.memory[phase][start : start + count]
+    def moved(self, phase: tuple[int, int], shift: int) -> Any:
+        """Return what is so many elements after each one of a block, as an array of its shape."""
+        start, (images, channels, plane) = self.grid.margin + shift, self.shape
+        return self.memory[phase][start : start + images * channels * plane].reshape(self.shape)
 
 
-def _factors(weight: Any, n: int, plane: int) -> Any:
-    """Return filters as factors of planes, shape (rows, columns, channels, 1 or plane)."""
-    factors = weight[:, 0].transpose(1, 2, 0)[..., None]
-    if n < REPEATED:
-        return factors
-    return np.repeat(factors, plane, axis=3)
+def _planes_of_results(grid: _Grid, largest: int, dtype: Any) -> _Planes:
+    """Return memory for results or their gradients, whose elements are next to one another."""
+    return _Planes(grid, [_WHOLE], (1, 1), largest, dtype)
 
 
-def _add_products(factors: Any, terms: list[tuple[_Weight, Any]], total: Any, product: Any) -> None:
-    """Write the sum of planes times their weights; of no planes, zeros.
+@final
+class _Sums:
+    """Memory for sums of planes times the weights of their channels, a block at a time."""
 
-    Args:
-        factors: as `_factors` returns them.
-        terms: the weights, and what they multiply, in one dimension.
-        total: the array to write into, shape (images, channels, plane).
-        product: memory for a product, of the same shape.
-    """
-    for nr, (one, planes) in enumerate(terms):
-        np.multiply(planes.reshape(total.shape), factors[one.row, one.column], out=product if nr else total)
-        if nr:
-            total += product
+    __slots__ = ("_channels", "_factors", "_product", "_repeats", "_total", "_weight")
+
+    def __init__(self, weight: Any, n: int, largest: int, dtype: Any) -> None:
+        self._total, self._product = np.empty((2, largest), dtype)
+        self._weight, self._repeats = weight, n >= REPEATED
+        self._channels: slice | None = None
+        self._factors: Any = None
+
+    def of(self, terms: Iterable[tuple[_Weight, Any]], channels: slice, shape: tuple[int, int, int]) -> Any:
+        """Return the sum of planes times their weights, which holds until the next one.
+
+        Args:
+            terms: the weights, and the planes that they multiply; not empty.
+            channels: those of the planes.
+            shape: images, channels and elements of a plane.
+        """
+        if self._channels != channels:
+            self._channels, factors = channels, self._weight[channels, 0].transpose(1, 2, 0)[..., None]
+            self._factors = np.repeat(factors, shape[2], axis=3) if self._repeats else factors
+        count = shape[0] * shape[1] * shape[2]
+        total, product = self._total[:count].reshape(shape), self._product[:count].reshape(shape)
+        for nr, (one, planes) in enumerate(terms):
+            np.multiply(planes, self._factors[one.row, one.column], out=product if nr else total)
+            if nr:
+                total += product
+        return total
 
 
 def depthwise(x: Any, weight: Any, window: Window) -> Any:
@@ -183,21 +203,13 @@ def depthwise(x: Any, weight: Any, window: Window) -> Any:
     grid = _grid(window, height, width)
     result = np.empty((n, channels, *window.size), x.dtype)
     largest = _largest(n, channels, grid)
-    planes = _Planes(grid, window.stride, largest, x.dtype)
-    sums, products = np.empty((2, largest), x.dtype)
-    known = None
+    planes, sums = _Planes(grid, grid.weights, window.stride, largest, x.dtype), _Sums(weight, n, largest, x.dtype)
+    weights = [one for each in grid.weights.values() for one in each]
     for images, some in _blocks(n, channels, grid.plane):
-        if known != some:
-            known, factors = some, _factors(weight[some], n, grid.plane)
-        out = result[images, some]
         planes.fill(x[images, some])
-        shape = (*out.shape[:2], grid.plane)
-        count = out.shape[0] * out.shape[1] * grid.plane
-        total, product = sums[:count].reshape(shape), products[:count].reshape(shape)
-        terms = [(one, planes.moved(phase, one.shift, count)) for phase, each in grid.weights.items() for one in each]
-        _add_products(factors, terms, total, product)
-        rows = total.reshape(*shape[:2], grid.rows, grid.columns)
-        _copy_rows(out, rows[:, :, : window.size[0], : window.size[1]])
+        total = sums.of(((one, planes.moved(one.phase, one.shift)) for one in weights), some, planes.shape)
+        rows = total.reshape(*planes.shape[:2], grid.rows, grid.columns)
+        _copy_rows(result[images, some], rows[:, :, : window.size[0], : window.size[1]])
     return result
 
 
@@ -209,28 +221,20 @@ def depthwise_input_grad(g: Any, weight: Any, shape: tuple[int, ...], window: Wi
     complete = len(grid.weights) == down * right
     result = (np.empty if complete else np.zeros)(shape, g.dtype)
     largest = _largest(n, channels, grid)
-    planes = _Planes(_Grid(grid.rows, grid.columns, {(0, 0): []}, grid.margin), (1, 1), largest, g.dtype)
-    sums, products = np.empty((2, largest), g.dtype)
+    grads, sums = _planes_of_results(grid, largest, g.dtype), _Sums(weight, n, largest, g.dtype)
+    # The columns of a stride, side by side; those that no weight multiplies stay zero.
     beside = np.zeros((largest, right), g.dtype)
-    known = None
     for images, some in _blocks(n, channels, grid.plane):
-        if known != some:
-            known, factors = some, _factors(weight[some], n, grid.plane)
-        out = result[images, some]
-        planes.fill(g[images, some])
-        parts = (*out.shape[:2], grid.plane)
-        count = out.shape[0] * out.shape[1] * grid.plane
-        total, product = sums[:count].reshape(parts), products[:count].reshape(parts)
-        rows = beside[:count].reshape(*parts[:2], grid.rows, grid.columns * right)
+        grads.fill(g[images, some])
+        block = beside[: math.prod(grads.shape)].reshape(*grads.shape, right)
+        rows = block.reshape(*grads.shape[:2], grid.rows, grid.columns * right)
         for above in range(min(down, height)):
-            for left in range(right):
-                if (each := grid.weights.get((above, left))) is not None:
-                    _add_products(
-                        factors, [(one, planes.moved((0, 0), -one.shift, count)) for one in each], total, product
-                    )
-                    beside[:count, left] = sums[:count]
-            if any(phase[0] == above for phase in grid.weights):
-                target = out[:, :, above::down]
+            written = [phase for phase in grid.weights if phase[0] == above]
+            for phase in written:
+                terms = ((one, grads.moved(_WHOLE, -one.shift)) for one in grid.weights[phase])
+                block[..., phase[1]] = sums.of(terms, some, grads.shape)
+            if written:
+                target = result[images, some, above::down]
                 _copy_rows(target, rows[:, :, : target.shape[2], :width])
     return result
 
@@ -241,20 +245,17 @@ def depthwise_weight_grad(g: Any, x: Any, shape: tuple[int, ...], window: Window
     x, g = np.ascontiguousarray(x), np.ascontiguousarray(g)
     grid = _grid(window, height, width)
     largest = _largest(n, channels, grid)
-    planes = _Planes(grid, window.stride, largest, x.dtype)
-    grads = _Planes(_Grid(grid.rows, grid.columns, {(0, 0): []}, grid.margin), (1, 1), largest, x.dtype)
+    planes = _Planes(grid, grid.weights, window.stride, largest, x.dtype)
+    grads = _planes_of_results(grid, largest, x.dtype)
     result = np.zeros(shape, x.dtype)
     for images, some in _blocks(n, channels, grid.plane):
         planes.fill(x[images, some])
-        part = g[images, some]
-        grads.fill(part)
-        parts = (*part.shape[:2], grid.plane)
-        count = part.shape[0] * part.shape[1] * grid.plane
-        factor = grads.moved((0, 0), 0, count).reshape(parts)
+        grads.fill(g[images, some])
+        factor = grads.moved(_WHOLE, 0)
         for phase, each in grid.weights.items():
             for one in each:
                 # An infinite element is multiplied by zeros beside it, too, which is no matter for a warning.
                 with np.errstate(invalid="ignore"):
-                    dots = np.vecdot(factor, planes.moved(phase, one.shift, count).reshape(parts))
+                    dots = np.vecdot(factor, planes.moved(phase, one.shift))
                 result[some, 0, one.row, one.column] += np.add.reduce(dots, axis=0)
     return result

@@ -402,8 +402,7 @@ class NewValues:
             OverlappingStepsError: a parameter was written into since the worker began.
         """
         for param, version in self._versions:
-            counter = param._counter
-            if version != (0 if counter is None else counter.value):
+            if version_of(param) != version:
                 raise OverlappingStepsError(
                     f"a parameter of shape {param.shape} was written into while step_async() computed its new value, "
                     "so nothing was updated: await the step before that write"
@@ -414,7 +413,7 @@ class NewValues:
             param._data = data
             # A parameter requires grad, which its meta says.
             param._meta.has_shared_array = False  # type: ignore[union-attr]
-            (param._counter or param._shared_version()).value += 1
+            param._bump_version()
             states[param] = state
         # A worker may refer to this a moment longer, and must not keep what the next update writes into.
         self._places, self._states = [], {}

@@ -23,6 +23,8 @@ from ...core.recording.primitive import derivative, primitive
 
 __all__ = [
     "beta_slope",
+    "chisquare_peak",
+    "f_peak",
     "f_slope",
     "gamma_slope",
     "mills_ratio",
@@ -390,7 +392,8 @@ def _digammas(shapes: Any) -> Any:
 _TINY = 1e-200
 
 
-def _chisquare_peak(shape: Any, product: Any) -> Any:
+def chisquare_peak(shape: Any, product: Any) -> Any:
+    """Return about where the terms of the mixture of a noncentral chi-square variable are greatest."""
     return (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
 
 
@@ -398,7 +401,7 @@ def _shapes_of_noncentral_chisquare(df: Any, nonc: Any, x: Any) -> tuple[Any, An
     """Return the shapes of the gamma distributions that x / 2 may be drawn from, their weights, and whether dense."""
     shape, product = df / 2, nonc * x / 4 + _TINY
     logarithm = np.log(product)
-    peak = _chisquare_peak(shape, product)
+    peak = chisquare_peak(shape, product)
     numbers, weights, dense = _posterior(peak, lambda j: logarithm - np.log(j + 1) - np.log(shape + j))
     return shape + numbers, weights, dense
 
@@ -414,7 +417,7 @@ def noncentral_chisquare_slope(parameter: str, df: Any, nonc: Any, x: Any) -> An
         slopes = 1 / shapes if parameter == "nonc" else _gamma_slopes(shapes, x / 2, dense)
         return np.sum(weights * slopes, 0) / 2
 
-    return np.where(at_zero, 0.0, _apart_by_peak(_chisquare_peak(df / 2, nonc * x / 4), slope, df, nonc, x))
+    return np.where(at_zero, 0.0, _apart_by_peak(chisquare_peak(df / 2, nonc * x / 4), slope, df, nonc, x))
 
 
 #: Of the slopes of a smooth mixture this many are computed. As functions of the shape they bend over its whole size.
@@ -465,7 +468,7 @@ def noncentral_f_slope(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any
     dfnum, dfden, nonc, x = map(_double, (dfnum, dfden, nonc, x))
     at_zero = raw(x) <= 0
     x = np.where(at_zero, 1.0, x)
-    peak = _f_peak(dfnum / 2, dfden / 2, _f_product(dfnum, dfden, nonc, x))
+    peak = f_peak(dfnum / 2, dfden / 2, _f_product(dfnum, dfden, nonc, x))
 
     def slope(*arguments: Any) -> Any:
         return _slope_of_f_mixture(parameter, *arguments)
@@ -478,7 +481,8 @@ def _f_product(dfnum: Any, dfden: Any, nonc: Any, x: Any) -> Any:
     return nonc * (odds / (1 + odds)) / 2 + _TINY
 
 
-def _f_peak(a: Any, b: Any, product: Any) -> Any:
+def f_peak(a: Any, b: Any, product: Any) -> Any:
+    """Return about where the terms of the mixture of a noncentral F variable are greatest."""
     linear = raw(a) - raw(product)
     return (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
 
@@ -487,7 +491,7 @@ def _slope_of_f_mixture(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: An
     a, b, odds = dfnum / 2, dfden / 2, dfnum * x / dfden
     product = _f_product(dfnum, dfden, nonc, x)
     logarithm = np.log(product)
-    peak = _f_peak(a, b, product)
+    peak = f_peak(a, b, product)
     numbers, weights, dense = _posterior(peak, lambda j: logarithm - np.log(j + 1) + np.log((a + b + j) / (a + j)))
     shapes = a + numbers
     if parameter == "nonc":

@@ -174,8 +174,7 @@ class RectBivariateSpline(FittedSurface):
                 f"RectBivariateSpline takes z of shape ({axes[0].size}, {axes[1].size}), not {values.shape}"
             )
         ends = _ends("RectBivariateSpline", bbox)
-        plain = [None if one is None else float(raw(one)) for one in ends]
-        made = scipy_interpolate.RectBivariateSpline(*map(raw, axes), raw(values), plain, kx, ky, s, maxit)
+        made = scipy_interpolate.RectBivariateSpline(*map(raw, axes), raw(values), _plain(ends), kx, ky, s, maxit)
         knots = tuple(
             _with_ends(chosen_knots(t, one), k, given)
             for t, one, k, given in zip(made.get_knots(), axes, degrees, (ends[:2], ends[2:]), strict=True)
@@ -236,7 +235,7 @@ class SmoothBivariateSpline(_Scattered):
         eps: Any = 1e-16,
     ) -> None:
         data, ends = _data("SmoothBivariateSpline", x, y, z, w), _ends("SmoothBivariateSpline", bbox)
-        options: Any = {"bbox": [None if one is None else float(raw(one)) for one in ends], "kx": kx, "ky": ky}
+        options: Any = {"bbox": _plain(ends), "kx": kx, "ky": ky}
         self._fit(scipy_interpolate.SmoothBivariateSpline(*map(raw, data), **options, s=s, eps=eps), data, ends, eps)
 
 
@@ -276,8 +275,8 @@ class LSQBivariateSpline(_Scattered):
     ) -> None:
         data, ends = _data("LSQBivariateSpline", x, y, z, w), _ends("LSQBivariateSpline", bbox)
         inner = double(tx), double(ty)
-        plain, (px, py, pz, pw) = [None if one is None else float(raw(one)) for one in ends], map(raw, data)
-        made = scipy_interpolate.LSQBivariateSpline(px, py, pz, *map(raw, inner), pw, plain, kx, ky, eps)
+        px, py, pz, pw = map(raw, data)
+        made = scipy_interpolate.LSQBivariateSpline(px, py, pz, *map(raw, inner), pw, _plain(ends), kx, ky, eps)
         self._fit(made, data, ends, eps, inner)
 
 
@@ -295,6 +294,10 @@ def _ends(name: str, bbox: Any) -> list[Any]:
     if len(bbox) != 4:
         raise ValueError(f"{name} takes a bbox of four ends, not {len(bbox)}")
     return [_numbers(one) for one in bbox]
+
+
+def _plain(ends: list[Any]) -> list[float | None]:
+    return [None if one is None else float(raw(one)) for one in ends]
 
 
 def _with_ends(knots: Any, k: int, ends: Any, inner: Any = None) -> Any:

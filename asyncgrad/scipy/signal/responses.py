@@ -53,11 +53,18 @@ def freqz(
     return asarray(frequencies), _response(b, a, angles)
 
 
+def _is_count(frequencies: Any) -> bool:
+    """Tell whether frequencies are given by their number, or not at all."""
+    if frequencies is None:
+        return True
+    plain = np.asarray(raw(frequencies))
+    return plain.ndim == 0 and plain.dtype.kind in "iu"
+
+
 def _frequencies(b: Any, a: Any, worN: Any, *, fs: Any, **options: Any) -> tuple[Any, Any]:
     """Return frequencies, those that are given, which keep their history, or SciPy's, and their angles."""
     rate = float(raw(asarray(fs)))
-    is_count = worN is None or (np.ndim(raw(worN)) == 0 and np.asarray(raw(worN)).dtype.kind in "iu")
-    if not is_count:
+    if not _is_count(worN):
         # As SciPy has it: frequencies are as wide as the coefficients, and of a complex number the real part counts.
         given = worN.real if isinstance(worN, complex) else worN
         frequencies = np.atleast_1d(floating(given).astype(np.result_type(b.dtype, a.dtype), copy=False))
@@ -124,7 +131,7 @@ def freqs(b: Any, a: Any, worN: Any = 200, plot: None = None) -> tuple[Tensor, T
     _draws_nothing("freqs", plot)
     b, a = (np.atleast_1d(floating(one)) for one in (b, a))
     angles: Any
-    if worN is None or (np.ndim(raw(worN)) == 0 and np.asarray(raw(worN)).dtype.kind in "iu"):
+    if _is_count(worN):
         angles = asarray(signal.findfreqs(raw(b), raw(a), 200 if worN is None else int(np.asarray(raw(worN)))))
     else:
         angles = np.atleast_1d(asarray(worN))

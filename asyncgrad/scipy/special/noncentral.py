@@ -15,7 +15,13 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import Primitive
-from ...numpy.random.shapes import mixture_numbers, noncentral_chisquare_slope, noncentral_f_slope
+from ...numpy.random.shapes import (
+    chisquare_peak,
+    f_peak,
+    mixture_numbers,
+    noncentral_chisquare_slope,
+    noncentral_f_slope,
+)
 from ..ufuncs import special
 from .incomplete import log_odds_powers
 from .rules import compute_where, differentiable
@@ -98,9 +104,8 @@ def _chi_density(x: Any, df: Any, nc: Any) -> Any:
 def _chi_terms(x: Any, df: Any, nc: Any) -> tuple[Any, Any, Any]:
     """Return what a mixture takes."""
     shape, product = df / 2, nc * x / 4
-    peak = (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
     rest = special.xlogy(shape - 1, x / 2) - (x + nc) / 2 - math.log(2)
-    return peak, product, lambda j: rest - special.gammaln(shape + j)
+    return chisquare_peak(shape, product), product, lambda j: rest - special.gammaln(shape + j)
 
 
 def _finite_chi_density(x: Any, df: Any, nc: Any) -> Any:
@@ -167,10 +172,8 @@ def _f_terms(dfn: Any, dfd: Any, nc: Any, x: Any) -> tuple[Any, Any, Any]:
     """Return what a mixture takes."""
     a, b, odds = dfn / 2, dfd / 2, dfn * x / dfd
     product = nc / 2 * (odds / (1 + odds))
-    linear = raw(a) - raw(product)
-    peak = (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
     rest = log_odds_powers(a, b, odds) - nc / 2 + np.log(dfn / dfd)
-    return peak, product, lambda j: rest - special.betaln(a + j, b)
+    return f_peak(a, b, product), product, lambda j: rest - special.betaln(a + j, b)
 
 
 def _finite_f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ..arguments import double
 from ..ufuncs import special
 from .nan_policies import Axis, along_last_axis, by_nan_policy
 from .p_values import tail
-from .results import Results, SignificanceResult, register_results
+from .results import SignificanceResult
 from .summaries import kurtosis, skew
 
 __all__ = [
@@ -270,35 +270,20 @@ def power_divergence(
     return _counted(f_obs, f_exp, ddof, axis, power, "power_divergence", nan_policy, keepdims)
 
 
-@final
-class Chi2ContingencyResult(Results[Tensor, Tensor, int, Tensor]):
-    """The result of `chi2_contingency`: the statistic, the p-value, the degrees of freedom and the expected counts."""
+class Chi2ContingencyResult(NamedTuple):
+    """The result of `chi2_contingency`.
 
-    _names = ("statistic", "pvalue", "dof", "expected_freq")
-    _kept = 4
+    Attributes:
+        statistic: what the test computes.
+        pvalue: the probability of a statistic as great, if the variables are independent.
+        dof: the degrees of freedom.
+        expected_freq: the counts that the sums of the table let expect.
+    """
 
-    @property
-    def statistic(self) -> Tensor:
-        """What the test computes."""
-        return self[0]
-
-    @property
-    def pvalue(self) -> Tensor:
-        """The probability of a statistic as great, if the variables are independent."""
-        return self[1]
-
-    @property
-    def dof(self) -> int:
-        """The degrees of freedom."""
-        return self[2]
-
-    @property
-    def expected_freq(self) -> Tensor:
-        """The counts that the sums of the table let expect."""
-        return self[3]
-
-
-register_results(Chi2ContingencyResult)
+    statistic: Tensor
+    pvalue: Tensor
+    dof: int
+    expected_freq: Tensor
 
 
 def chi2_contingency(

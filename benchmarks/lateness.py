@@ -275,7 +275,8 @@ class CompiledLateness(Benchmark):
         is_compiled = peer == "asyncgrad"
         self.loss_fn = ag.jit(loss_fn) if is_compiled else loss_fn
         self.step: Any = ag.jit.train_step(loss_fn, self.optimizer) if is_compiled else self._eager_step
-        await self._steps()
+        if peer != "idle":
+            await self._steps()
 
     def gradients(self) -> list[Array] | None:
         """Return the loss, which all steps have in common, or None for the idle loop."""

@@ -11,6 +11,7 @@ from typing import Any
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.engine.measured_calls import ALWAYS_ON_WORKER
 from ..core.engine.offloading import call_on_worker
+from ..core.settings.awaiting import wake
 
 __all__ = [
     "compute",
@@ -78,7 +79,7 @@ async def wait_until_done(task: EagerTask) -> None:
     """Wait until a task has ended, in whatever way. Whoever waits may be cancelled, and the task goes on."""
     if not task.done():
         ended = asyncio.get_running_loop().create_future()
-        task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        task.add_done_callback(lambda _: wake(ended))
         await ended
 
 

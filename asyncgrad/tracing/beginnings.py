@@ -11,11 +11,13 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
+from ..core.arrays.values import is_dense, raw
 from ..core.graph.leaf import gradient_edge
 from ..core.graph.metadata import InputMetadata
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE
 from ..core.tensor import Tensor
+from .iterations import memory_like
 
 __all__ = ["Beginning", "as_it_lies", "beginning_of", "ones_lying_as"]
 
@@ -44,10 +46,9 @@ def beginning_of(grads: Sequence[object], metadata: Sequence[InputMetadata | Non
 
 def ones_lying_as(shape: tuple[int, ...], dtype: np.dtype, strides: Sequence[int]) -> np.ndarray:
     """Return an array of ones with these strides."""
-    steps = [step // dtype.itemsize * max(size - 1, 0) for size, step in zip(shape, strides, strict=True)]
-    before = -sum(step for step in steps if step < 0)
-    memory = np.ones(before + sum(step for step in steps if step > 0) + 1, dtype)
-    return np.ndarray(shape, dtype, memory, before * dtype.itemsize, tuple(strides))
+    ones = memory_like((dtype.str, shape, tuple(strides)))
+    ones.fill(1)
+    return ones
 
 
 def as_it_lies(result: Any, gradient: Any) -> tuple[Any, Any]:
@@ -55,21 +56,9 @@ def as_it_lies(result: Any, gradient: Any) -> tuple[Any, Any]:
 
     The engine copies the gradient of a root, and a copy of one that lies spread out, such as that of a sum, is dense.
     """
-    array = gradient._data if isinstance(gradient, TensorBase) else gradient
-    if _is_dense(array):
+    if is_dense(raw(gradient)):
         return result, gradient
     return Tensor(np.zeros(()), _Start(result, gradient), 0, result._device), None
-
-
-def _is_dense(array: Any) -> bool:
-    """Tell whether a copy of an array lies as it does."""
-    steps = [(step, size) for step, size in zip(array.strides, array.shape, strict=True) if size != 1]
-    expected = array.itemsize
-    for step, size in sorted(steps):
-        if step != expected:
-            return False
-        expected *= size
-    return True
 
 
 @final
@@ -108,5 +97,5 @@ class _Start(HandwrittenNode):
         """Return the gradient of the result."""
         gradient = self._gradient
         if GRAD_MODE.get() is False:
-            return (gradient._data if isinstance(gradient, TensorBase) else gradient,)
+            return (raw(gradient),)
         return (gradient if isinstance(gradient, TensorBase) else Tensor(gradient, None, 0, self.device),)

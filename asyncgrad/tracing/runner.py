@@ -22,7 +22,7 @@ from ..core.settings.extras import why_missing
 from .index_loops import index_loop_names, write_index_loops
 from .inner_loops import InnerLoop, are_loops_found, data_offset
 from .masked_loops import write_masked_loop
-from .own_loops import CASTS, COPIES, name_of_cast, write_loop, write_own_loops
+from .own_loops import CASTS, COPIES, constant, name_of_cast, write_loop, write_own_loops
 from .product_loops import TileKind, write_product_loops
 
 __all__ = [
@@ -382,15 +382,11 @@ def _write_run_rows(run_rows: Any, run: Any) -> None:
 
 
 def _place(build: Any, record: Any, name: str, index: Any) -> Any:
-    from llvmlite import ir  # optional
-
-    return build.gep(record, [build.add(ir.Constant(ir.IntType(64), _AT[name]), index)])
+    return build.gep(record, [build.add(constant(_AT[name]), index)])
 
 
 def _field(build: Any, record: Any, name: str) -> Any:
-    from llvmlite import ir  # optional
-
-    return build.load(build.gep(record, [ir.Constant(ir.IntType(64), _AT[name])]))
+    return build.load(build.gep(record, [constant(_AT[name])]))
 
 
 def _address_of(name: str) -> int:

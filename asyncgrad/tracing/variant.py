@@ -311,7 +311,7 @@ def _begun(roots: dict[int, Any], asked: Beginning | None) -> Beginning:
         return asked
     numbers = [index for index, root in roots.items() if root.shape == ()]
     return {
-        index: np.ones(roots[index].shape, roots[index].dtype).strides
+        index: np.empty(roots[index].shape, roots[index].dtype).strides
         for index in (numbers if len(numbers) == 1 else roots)
     }
 

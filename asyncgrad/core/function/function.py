@@ -655,9 +655,9 @@ class FunctionNode(SavingNode):
         function = self.function
         # Nearly all define this alone.
         backward = function.backward
-        if function._takes_rows_alone:
-            return self._answer_one_row(tensors)
         if function.vjp is not Function.vjp or backward is Function.backward:
+            if function._takes_rows_alone:
+                return self._answer_one_row(tensors)
             backward = _backward_of(function, checked=True)
         gradients = tensors if self._output_trees is None else self._like_outputs(tensors)
         try:

@@ -15,9 +15,12 @@ import numpy as np
 from ...errors import ArgumentError, ArgumentTypeError
 from ..arrays.tensor_base import TensorBase
 
-__all__ = ["ContainerType", "container_type", "register", "register_model"]
+__all__ = ["PLAIN", "ContainerType", "container_type", "register", "register_model"]
 
 T = TypeVar("T", bound=type)
+
+#: Types that hold nothing; most attributes of a module that are no tensors have one of them.
+PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 class ContainerType(NamedTuple):

@@ -33,7 +33,7 @@ from ...core.settings.context import (
 )
 from ...core.settings.loop_turn import keep_pace
 from ...core.tensor import Tensor
-from ...core.tree.registry import container_type
+from ...core.tree.registry import PLAIN, container_type
 from ...core.tree.structure import leaves
 from ...errors import ArgumentError, ArgumentTypeError, InPlaceError
 from ...random import generator
@@ -84,10 +84,6 @@ def is_async(fn: Callable[..., Any]) -> bool:
     return is_kind(inspect.iscoroutinefunction, fn)
 
 
-#: Types that hold nothing; most attributes of a module that are no tensors have one of them.
-_PLAIN = frozenset({bool, int, float, str, type(None)})
-
-
 def parameters_of(functions: Iterable[Any]) -> list[TensorBase]:
     """Return the parameters of the modules that functions are, or refer to.
 
@@ -122,7 +118,7 @@ def _parameters_in(model: Any) -> list[TensorBase]:
     waiting: list[Any] = [model]
     while waiting:
         value = waiting.pop()
-        if type(value) in _PLAIN or id(value) in seen:
+        if type(value) in PLAIN or id(value) in seen:
             continue
         seen[id(value)] = value
         if isinstance(value, TensorBase):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...core.graph.saved import output_alias, version_of
 from ...core.settings.awaiting import wake
+from ...core.views.history import base_of
 from ...errors import ChangedTensorError, StoreError
 from .transfers import Upload
 
@@ -162,8 +163,7 @@ def _changed_error(described: str, saved: int, now: int) -> ChangedTensorError:
 
 def is_parameter(tensor: TensorBase) -> bool:
     """Return whether a tensor is a leaf that requires grad, or a view of one: its memory is held in any case."""
-    view = tensor._view_meta()
-    base = tensor if view is None else view.base
+    base = base_of(tensor)
     return base._grad_fn is None and base._meta is not None and base._meta.requires_grad
 
 

@@ -21,7 +21,7 @@ from ...core.settings.awaiting import run_steps
 from ...core.settings.callers import note_refused_call, shorten_traceback
 from ...core.settings.elsewhere import MODULE_ATTRIBUTES, hint_at
 from ...core.tensor import Tensor, asarray
-from ...core.tree.registry import container_type, register_model
+from ...core.tree.registry import PLAIN, container_type, register_model
 from ...core.tree.structure import TreeStructure, are_equal, flatten
 from ...core.tree.structure import map as map_tree
 from ...errors import ArgumentError, ArgumentTypeError, HookError
@@ -1222,15 +1222,11 @@ def _is_module(value: Any) -> bool:
     return isinstance(value, Module)
 
 
-#: Types that hold nothing; most attributes of a module that are no tensors have one of them.
-_PLAIN = frozenset({bool, int, float, str, type(None)})
-
-
 def _holds_parts(value: Any) -> bool:
     """Tell whether an attribute is a tensor, a module, or a container of some."""
     if isinstance(value, (Tensor, Module, UninitializedParameter)):
         return True
-    if type(value) in _PLAIN or container_type(type(value)) is None:
+    if type(value) in PLAIN or container_type(type(value)) is None:
         return False
     return any(isinstance(leaf, (Tensor, Module)) for leaf in flatten(value, _is_module)[0])
 

@@ -205,11 +205,15 @@ def test_a_profile_has_a_lane_for_the_copies_in_each_direction(gpu: Any, ticking
     with ag.profile() as prof:
         x = ag.tensor(np.ones(LARGE), device=gpu)
         (x * 2).to("cpu")
-    copied, computed, returned = prof.device_spans
+    # In no order: each lane's time is told by the host's clock, too, and this thread may have had to wait for it.
+    spans = {span.stream: span for span in prof.device_spans}
+    copied, computed = spans.pop("copies to the device"), spans.pop("default stream")
+    returned = spans.pop("copies to the host")
 
-    assert (copied.stream, copied.name, copied.bytes) == ("copies to the device", "copy to the device", LARGE * 8)
-    assert (computed.stream, computed.name) == ("default stream", "multiply")
-    assert (returned.stream, returned.name) == ("copies to the host", "copy to the host")
+    assert not spans
+    assert (copied.name, copied.bytes) == ("copy to the device", LARGE * 8)
+    assert computed.name == "multiply"
+    assert returned.name == "copy to the host"
     assert all(span.duration > 0.99e6 for span in (copied, computed))
 
 

@@ -179,6 +179,33 @@ def test_a_loop_closed_in_mid_backward_frees_its_work_on_the_workers(monkeypatch
     assert x.grad is None
 
 
+def test_a_worker_may_collect_the_sender_of_its_own_job(no_collector):
+    begun, let_go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def collecting():
+        begun.set()
+        assert let_go.wait(PATIENCE)
+        # Closes the call, which waits for no end of what it is called by.
+        gc.collect()
+        ended.set()
+
+    async def until_begun():
+        calls.append(asyncio.ensure_future(ag.forward(collecting)))
+        while not begun.is_set():  # noqa: ASYNC110  # set in another thread
+            await asyncio.sleep(0)
+
+    calls: list[asyncio.Future[None]] = []
+    loop = asyncio.new_event_loop()
+    with ag.workers(1):
+        loop.run_until_complete(until_begun())
+    loop.close()
+    calls.pop()._log_destroy_pending = False
+    del loop
+    let_go.set()
+
+    assert ended.wait(PATIENCE)
+
+
 def test_loops_in_several_threads_share_the_workers_and_get_their_own_results():
     results: dict[int, float] = {}
 

@@ -19,6 +19,7 @@ from tests.support.backwards import BackwardRecord
 from tests.support.libraries import OURS, theirs
 from tests.support.loops import LOOP_FACTORIES, NEW_LOOPS
 from tests.support.sampling import cases, sampled
+from tests.support.stacks import plugin_of
 
 settings.register_profile(
     "asyncgrad", max_examples=cases(100), derandomize=True, deadline=None, database=None, print_blob=False
@@ -35,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     record = BackwardRecord.of_environment()
     if record is not None:
         config.pluginmanager.register(record)
+    config.pluginmanager.register(plugin_of(config))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

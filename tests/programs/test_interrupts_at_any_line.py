@@ -1,11 +1,13 @@
-"""An interrupt at any line of the library leaves nothing switched for those who go on after it."""
+"""An interrupt at any line of the library leaves nothing switched, and no lock taken, for those who go on after it."""
 
 from __future__ import annotations
 
+import dis
 import sys
+import threading
 from collections.abc import Callable
 from contextvars import copy_context
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from asyncgrad import optim, sync
 from asyncgrad.core.settings.context import _SWITCHED
 from asyncgrad.scipy import integrate, optimize
 from tests.support.sampling import some
+from tests.support.threads import in_threads
 
 A = ag.tensor(2.0, requires_grad=True)
 LIBRARY = ag.__file__.rpartition("/")[0] + "/"
@@ -37,8 +40,6 @@ def stepped():
     optim.Adam([parameter]).step()
 
 
-#: None of them adds to a `.grad`, under a lock: at the end of a `with lock:` tracing comes before the `__exit__`, where
-#: no signal can, and the lock would stay taken.
 CALLS: dict[str, Callable[[], object]] = {
     "quad": lambda: integrate.quad(lambda x, a: np.sin(a * x), 0.0, 1.0, (A,)),
     "gradient of quad": lambda: sync.grad(integrate.quad(lambda x, a: a * x, 0.0, 1.0, (A,))[0], [A]),
@@ -51,20 +52,25 @@ CALLS: dict[str, Callable[[], object]] = {
     "Function that records nothing": lambda: Twice.apply(ag.tensor(1.0)),
     "checkpoint": lambda: ag.checkpoint(lambda x: np.sin(x * x), A, use_reentrant=True),
     "step": stepped,
+    "backward": lambda: sync.backward(A * A),
 }
 
 
 def interrupted(call: Callable[[], object], line: int) -> int:
-    """Interrupt a call at a line of the library, by its number among those that run; return how many have run."""
-    seen = 0
+    """Interrupt a call at a line of the library, by its number among those that run; return how many have run.
+
+    Where no signal can come, the interrupt comes at the next line.
+    """
+    seen, is_due = 0, line > 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal seen
+        nonlocal seen, is_due
         if not frame.f_code.co_filename.startswith(LIBRARY):
             return None
         if event == "line":
             seen += 1
-            if seen == line:
+            if is_due and seen >= line and frame.f_lasti in beginnings_of_lines(frame.f_code):
+                is_due = False
                 sys.settrace(None)
                 raise KeyboardInterrupt
         return trace
@@ -80,13 +86,31 @@ def interrupted(call: Callable[[], object], line: int) -> int:
     return seen
 
 
+def beginnings_of_lines(code: CodeType) -> set[int]:
+    """Return the offsets at which lines begin and a signal can come.
+
+    For those who trace, one begins where a `with` block ends, too. Python looks for no signal from there until
+    `__exit__` has begun, and an interrupt that came there all the same would leave the lock of the block taken for
+    ever. So would one at a jump back within a line, to which Python 3.12 finds no handler if tracing raises it.
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("NOP", "PRECALL")]
+    ends: set[int] = set()
+    for place in reversed(range(len(steps) - 1)):
+        names = [step.opname for step in steps[place : place + 4]]
+        is_left = names == ["LOAD_CONST", "LOAD_CONST", "LOAD_CONST", "CALL"] and steps[place].argval is None
+        is_raised = names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
+        if is_left or is_raised or (names[0] == "SWAP" and steps[place + 1].offset in ends):
+            ends.add(steps[place].offset)
+    return {offset for offset, _ in dis.findlinestarts(code)} - ends
+
+
 def switched() -> dict[str, Any]:
     return {variable.name: variable.get() for variable in _SWITCHED}
 
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.filterwarnings("ignore")
-def test_an_interrupt_at_any_line_leaves_nothing_switched(name):
+def test_an_interrupt_at_any_line_leaves_nothing_switched_and_no_lock_taken(name):
     call = CALLS[name]
     # What happens once in a process is done.
     call()
@@ -99,6 +123,39 @@ def test_an_interrupt_at_any_line_leaves_nothing_switched(name):
 
     for line in some(range(1, lines + 1), 25 / lines, name):
         assert copy_context().run(state_after, line) == before, line
+        # A lock may be taken again by the thread that has it, and by no other.
+        in_threads(1, lambda _: call())
+
+
+#: The bodies of functions of a lock and a condition: ways out of a block.
+BLOCKS = {
+    "ends": "with lock: condition",
+    "returns": "with lock: return condition",
+    "returns what it computes": "with lock:\n        return [condition for _ in range(3)]",
+    "ends after a loop": "with lock:\n        for _ in range(3): condition",
+    "raises": "with lock: raise ValueError(condition)",
+    "breaks": "for _ in range(3):\n        with lock:\n            if condition: break\n            continue",
+}
+
+
+@pytest.mark.parametrize("condition", [False, True])
+@pytest.mark.parametrize("end", BLOCKS)
+def test_an_interrupt_comes_in_a_block_or_after_its_end(end, condition):
+    scope: dict[str, Any] = {}
+    source = f"def block(lock, condition):\n    {BLOCKS[end]}\n    return None"
+    exec(compile(source, f"{LIBRARY}block.py", "exec"), scope)  # noqa: S102  # it has a file of the library
+    lock = threading.Lock()
+
+    def call() -> None:
+        try:
+            scope["block"](lock, condition)
+        except ValueError:
+            assert end == "raises"
+
+    for line in range(interrupted(call, 0) + 1):
+        interrupted(call, line)
+
+        assert not lock.locked(), line
 
 
 def test_a_block_that_is_interrupted_as_it_begins_does_not_begin():

@@ -43,7 +43,8 @@ def in_threads(count: int, function: Callable[[int], Any]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=in_a_thread, args=(number,)) for number in range(count)]
+    # Daemons: the end of the process does not wait for one that hangs.
+    threads = [threading.Thread(target=in_a_thread, args=(number,), daemon=True) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -72,12 +72,27 @@ class WorkerPool:
         """Have a worker run a job once its quota allows it; never blocks."""
         with self._lock:
             self.offloaded += 1
-            self._queued.add(job)
             entry = (job.priority, self._next_arrival(), job)
-            if quota.running >= quota.limit:
-                heappush(quota.waiting, entry)
-                return
-            self._make_ready(entry, quota)
+            try:
+                self._queued.add(job)
+                if quota.running >= quota.limit:
+                    heappush(quota.waiting, entry)
+                else:
+                    self._make_ready(entry, quota)
+            except BaseException:
+                self._take_back(entry, quota)
+                raise
+
+    def _take_back(self, entry: tuple[tuple[int, int], int, FunctionJob], quota: Quota) -> None:
+        """Forget a job when an interrupt ends its submission, for example the wait for the start of a thread."""
+        self._queued.discard(entry[2])
+        if entry in quota.waiting:
+            quota.waiting.remove(entry)
+            heapify(quota.waiting)
+        elif (ready := (*entry, quota)) in self._ready:
+            self._ready.remove(ready)
+            heapify(self._ready)
+            quota.running -= 1
 
     def _make_ready(self, entry: tuple[tuple[int, int], int, FunctionJob], quota: Quota) -> None:
         quota.running += 1
@@ -106,8 +121,16 @@ class WorkerPool:
     def _work(self) -> None:
         # Not where the thread is started, under the lock: a handler of the log may run any code.
         LOG.debug("%s started", threading.current_thread().name)
+        with self._lock:
+            if threading.current_thread() not in self._threads:
+                # Where an interrupt ended the wait for this start, its sender has not counted it.
+                self._threads.add(threading.current_thread())
+                self._idle += 1
         while self._tokens.get():
             with self._lock:
+                if not self._ready:
+                    # The job was taken back after its token had been put.
+                    continue
                 _, _, job, quota = heappop(self._ready)
                 self._idle -= 1
                 self._queued.discard(job)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import asyncgrad as ag
 from asyncgrad.core.engine.remote import FunctionJob
+from asyncgrad.core.engine.workers import WorkerPool
+from asyncgrad.core.settings.scheduling import Quota
 from tests.core.engine.heavy import always, heavy_calling, large
 from tests.support.failing import raising
 from tests.support.threads import PATIENCE, in_threads
@@ -177,6 +183,67 @@ def test_a_loop_closed_in_mid_backward_frees_its_work_on_the_workers(monkeypatch
     assert let_go.is_set()
     assert ran == [1]
     assert x.grad is None
+
+
+def test_a_worker_may_collect_the_sender_of_its_own_job(no_collector):
+    begun, let_go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def collecting():
+        begun.set()
+        assert let_go.wait(PATIENCE)
+        # Closes the call, which waits for no end of what it is called by.
+        gc.collect()
+        ended.set()
+
+    async def until_begun():
+        calls.append(asyncio.ensure_future(ag.forward(collecting)))
+        while not begun.is_set():  # noqa: ASYNC110  # set in another thread
+            await asyncio.sleep(0)
+
+    calls: list[asyncio.Future[None]] = []
+    loop = asyncio.new_event_loop()
+    with ag.workers(1):
+        loop.run_until_complete(until_begun())
+    loop.close()
+    calls.pop()._log_destroy_pending = False
+    del loop
+    let_go.set()
+
+    assert ended.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+@pytest.mark.parametrize("call", ["start", "put"])
+def test_an_interrupt_while_a_job_is_submitted_takes_it_back_and_no_later_one_waits_for_it(call, comes, monkeypatch):
+    pool, quota = WorkerPool(), Quota(1)
+    ran: list[str] = []
+
+    def job_that(name: str) -> FunctionJob:
+        return FunctionJob(lambda: ran.append(name), (0, 0), copy_context(), None)
+
+    def interrupt(function: Callable[..., object], *args: object) -> None:
+        if comes == "after":
+            function(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if call == "start":
+            start = threading.Thread.start
+            patch.setattr(threading.Thread, "start", lambda thread: interrupt(start, thread))
+        else:
+            tokens = pool._tokens
+            patch.setattr(pool, "_tokens", SimpleNamespace(put=partial(interrupt, tokens.put), get=tokens.get))
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(job_that("interrupted"), quota)
+    later = [job_that(f"later {number}") for number in range(3)]
+    for job in later:
+        pool.submit(job, quota)
+    in_threads(1, lambda _: [job.block_until_ended() for job in later])
+    pool.close()
+
+    assert ran == ["later 0", "later 1", "later 2"]
+    assert quota.running == 0
+    assert pool.counts() == (0, 0, 0, 4)
 
 
 def test_loops_in_several_threads_share_the_workers_and_get_their_own_results():

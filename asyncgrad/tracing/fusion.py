@@ -347,8 +347,9 @@ class _Building:
     def takes(self, what: _Elementwise, ignored: int) -> bool:
         """Tell whether a step can be added."""
         shape = what.target.array.shape
-        rare = sum(ERRORS[name] for name in _RARE)
-        if (ignored ^ self._ignored) & ~rare or self._length >= _MOST_STEPS or _plain(shape) != _plain(self._shape):
+        # Of others than rare ones the exponential has none.
+        apart = 0 if what.name == "exp" else (ignored ^ self._ignored) & ~sum(ERRORS[name] for name in _RARE)
+        if apart or self._length >= _MOST_STEPS or _plain(shape) != _plain(self._shape):
             return False
         operands = what.operands()
         if len(self._operands) + len(self._stored) + len(operands) + 1 > _MOST_OPERANDS:

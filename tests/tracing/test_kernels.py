@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from asyncgrad.tracing import exponential
 from asyncgrad.tracing import kernels as kernels_module
 from asyncgrad.tracing.fusion import Instruction, Kernel, Operand, chooses_as_here, kind_of
 from asyncgrad.tracing.inner_loops import InnerLoop, address_of, inner_loop
@@ -338,3 +340,11 @@ def test_the_exponential_of_a_number_that_is_not_ordinary_is_numpys_with_its_fla
 
             assert flags_of(by_loop) == flags_of(by_kernel), number
             assert found[0].tobytes() == expected.tobytes(), number
+
+
+@needs_exponential
+def test_an_exponential_with_other_bits_is_found_out(monkeypatch):
+    monkeypatch.setattr(kernels_module, "_kept", OrderedDict())
+    monkeypatch.setattr(exponential, "_LOW", exponential._LOW * (1 + 1e-3))
+
+    assert not exponential_agrees.__wrapped__()

@@ -1,7 +1,8 @@
 """Which steps of a program become one loop: neighbours that compute each element of one shape from the same elements.
 
-Only what rounds correctly, or does not round, is here, so that its bits do not depend on how it is called. What is
-found is a Kernel, which has no address and no number in it: programs that compute the same share one.
+Only what rounds correctly, or does not round, is here, so that its bits do not depend on how it is called; and NumPy's
+exponential of float32, where a kernel computes it as NumPy does. What is found is a Kernel, which has no address and no
+number in it: programs that compute the same share one.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _made(program: Program, runner: Runner) -> tuple[FusedProgram, Table] | tupl
     # Its memory is laid out as that of each table.
     layout = Table(program, None)
     _stop_at_exit()
-    fusion = fuse(program, layout.array, exponential_agrees())
+    fusion = fuse(program, layout.array, exponential_agrees)
     kernels = {}
     for group in (*fusion.forward, *fusion.backward):
         _stop_at_exit()

@@ -181,13 +181,13 @@ class _Place(NamedTuple):
     steps: tuple[int, ...]
 
 
-def fuse(program: Program, array: Callable[[Value], np.ndarray], has_exponential: bool) -> Fusion:
+def fuse(program: Program, array: Callable[[Value], np.ndarray], has_exponential: Callable[[], bool]) -> Fusion:
     """Return which steps of a program are done together.
 
     Args:
         program: the program.
         array: returns an array that lies in memory as that of a Value in each table; not asked of what a call gives.
-        has_exponential: whether kernels have NumPy's exponential of float32.
+        has_exponential: tells whether kernels have NumPy's exponential of float32; asked only where there is one.
     """
     uses: dict[Value, list[int]] = {}
     steps = [*program.forward, *program.backward]
@@ -217,7 +217,7 @@ class _Finder:
         array: returns an array that lies as that of a Value.
         errstate: how NumPy treats floating-point errors around the program.
         distances: its distances.
-        has_exponential: whether kernels have NumPy's exponential of float32.
+        has_exponential: tells whether kernels have NumPy's exponential of float32; asked only where there is one.
     """
 
     __slots__ = ("array", "distances", "errstate", "given", "has_exponential", "targets", "uses")
@@ -230,7 +230,7 @@ class _Finder:
         array: Callable[[Value], np.ndarray],
         errstate: dict[str, Any],
         distances: Distances,
-        has_exponential: bool,
+        has_exponential: Callable[[], bool],
     ) -> None:
         self.has_exponential = has_exponential
         self.distances = distances
@@ -246,7 +246,7 @@ class _Finder:
         building: _Building | None = None
         for index, step in enumerate(steps):
             what = elementwise(step)
-            if what is not None and (self._is_odd(what) or (what.name == "exp" and not self.has_exponential)):
+            if what is not None and (self._is_odd(what) or (what.name == "exp" and not self.has_exponential())):
                 what = None
             ignored = self.ignored(step)
             if building is not None and (what is None or not building.takes(what, ignored)):

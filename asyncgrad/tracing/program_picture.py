@@ -62,7 +62,7 @@ def shown_as_it_would_be(variant: Variant) -> Shown:
     """Return a program that does not run, with the kernels that it would have."""
     own = runner()
     table = Table(variant.program, own)
-    fusion = None if own is None else fuse(variant.program, table.array, exponential_agrees())
+    fusion = None if own is None else fuse(variant.program, table.array, exponential_agrees)
     return Shown("", variant.program, variant.wanted, fusion, table.opaque())
 
 

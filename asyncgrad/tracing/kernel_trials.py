@@ -29,7 +29,8 @@ def exponential_agrees() -> bool:
     numbers = ordinary_numbers(_STEP, _EVENLY)
     with np.errstate(all="ignore"):
         expected = np.exp(numbers)
-    return exponentials_by_kernel(numbers).tobytes() == expected.tobytes()
+    agrees: bool = exponentials_by_kernel(numbers).tobytes() == expected.tobytes()
+    return agrees
 
 
 def ordinary_numbers(step: int, evenly: int) -> np.ndarray:

@@ -50,7 +50,7 @@ class Cpu(Device):
         began = perf_counter()
         outputs = body()
         # An awaitable body has only begun: its time is unknown.
-        if not inspect.isawaitable(outputs):
+        if outputs.__class__ is tuple or not inspect.isawaitable(outputs):
             mean = self._costs.note(kind, estimate, perf_counter() - began)
             if mean is not None and mean < body.threshold / 4:
                 body.note_cheap()

@@ -15,6 +15,7 @@ from .draws import drawing_from
 from .error_ways import without_warnings
 from .fused_program import FusedProgram
 from .fusion import fuse
+from .kernel_trials import exponential_agrees
 from .kernels import compiled_kernel
 from .program import Program
 from .runner import Runner
@@ -126,7 +127,7 @@ def _made(program: Program, runner: Runner) -> tuple[FusedProgram, Table] | tupl
     # Its memory is laid out as that of each table.
     layout = Table(program, None)
     _stop_at_exit()
-    fusion = fuse(program, layout.array)
+    fusion = fuse(program, layout.array, exponential_agrees)
     kernels = {}
     for group in (*fusion.forward, *fusion.backward):
         _stop_at_exit()

@@ -1,7 +1,8 @@
 """Which steps of a program become one loop: neighbours that compute each element of one shape from the same elements.
 
-Only what rounds correctly, or does not round, is here, so that its bits do not depend on how it is called. What is
-found is a Kernel, which has no address and no number in it: programs that compute the same share one.
+Only what rounds correctly, or does not round, is here, so that its bits do not depend on how it is called; and NumPy's
+exponential of float32, where a kernel computes it as NumPy does. What is found is a Kernel, which has no address and no
+number in it: programs that compute the same share one.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _OF_FLOATS: dict[Any, str] = {
 }
 #: What is done by the dtype of the operands, by its character; what is logic makes booleans of other operands first.
 _BY_KIND: dict[str, dict[Any, str]] = {
-    "f": _OF_FLOATS,
+    "f": {**_OF_FLOATS, np.exp: "exp"},
     "d": _OF_FLOATS,
     "l": {**_ARITHMETIC, **_BITS, **_COMPARISONS, **_CHOICES},
     "?": {**_BITS, np.add: "or", np.multiply: "and", np.equal: "same", np.not_equal: "xor"},
@@ -180,12 +181,13 @@ class _Place(NamedTuple):
     steps: tuple[int, ...]
 
 
-def fuse(program: Program, array: Callable[[Value], np.ndarray]) -> Fusion:
+def fuse(program: Program, array: Callable[[Value], np.ndarray], has_exponential: Callable[[], bool]) -> Fusion:
     """Return which steps of a program are done together.
 
     Args:
         program: the program.
         array: returns an array that lies in memory as that of a Value in each table; not asked of what a call gives.
+        has_exponential: tells whether kernels have NumPy's exponential of float32; asked only where there is one.
     """
     uses: dict[Value, list[int]] = {}
     steps = [*program.forward, *program.backward]
@@ -196,7 +198,7 @@ def fuse(program: Program, array: Callable[[Value], np.ndarray]) -> Fusion:
         uses.setdefault(value.root, []).append(len(steps))
     targets = {*program.targets, *program.gradient_targets.values()}
     given = {*program.arguments, *targets, *program.cotangents}
-    found = _Finder(uses, given, targets, array, program.errstate, Distances(steps, uses))
+    found = _Finder(uses, given, targets, array, program.errstate, Distances(steps, uses), has_exponential)
     # A backward that cannot be run again is called by Python.
     return Fusion(
         found.groups(program.forward, 0),
@@ -215,9 +217,10 @@ class _Finder:
         array: returns an array that lies as that of a Value.
         errstate: how NumPy treats floating-point errors around the program.
         distances: its distances.
+        has_exponential: tells whether kernels have NumPy's exponential of float32; asked only where there is one.
     """
 
-    __slots__ = ("array", "distances", "errstate", "given", "targets", "uses")
+    __slots__ = ("array", "distances", "errstate", "given", "has_exponential", "targets", "uses")
 
     def __init__(
         self,
@@ -227,7 +230,9 @@ class _Finder:
         array: Callable[[Value], np.ndarray],
         errstate: dict[str, Any],
         distances: Distances,
+        has_exponential: Callable[[], bool],
     ) -> None:
+        self.has_exponential = has_exponential
         self.distances = distances
         self.uses = uses
         self.given = given
@@ -241,7 +246,7 @@ class _Finder:
         building: _Building | None = None
         for index, step in enumerate(steps):
             what = elementwise(step)
-            if what is not None and self._is_odd(what):
+            if what is not None and (self._is_odd(what) or (what.name == "exp" and not self.has_exponential())):
                 what = None
             ignored = self.ignored(step)
             if building is not None and (what is None or not building.takes(what, ignored)):
@@ -343,8 +348,9 @@ class _Building:
     def takes(self, what: _Elementwise, ignored: int) -> bool:
         """Tell whether a step can be added."""
         shape = what.target.array.shape
-        rare = sum(ERRORS[name] for name in _RARE)
-        if (ignored ^ self._ignored) & ~rare or self._length >= _MOST_STEPS or _plain(shape) != _plain(self._shape):
+        # Of others than rare ones the exponential has none.
+        apart = 0 if what.name == "exp" else (ignored ^ self._ignored) & ~sum(ERRORS[name] for name in _RARE)
+        if apart or self._length >= _MOST_STEPS or _plain(shape) != _plain(self._shape):
             return False
         operands = what.operands()
         if len(self._operands) + len(self._stored) + len(operands) + 1 > _MOST_OPERANDS:
@@ -452,7 +458,8 @@ class _Building:
             self._code[index] = Instruction("store", kind, kind, (number, result))
         code = _without_gaps(self._code)
         kernel = _ordered(_plain(self._shape), self._operands, code, self._reports_nan, self._stored[0][2].steps)
-        if self._length < 2 and not self._has_others and not _is_called_often(kernel):
+        has_others = self._has_others or any(one.name == "exp" for one in code)
+        if self._length < 2 and not has_others and not _is_called_often(kernel):
             return []
         return [Group(begin, end, kernel, tuple(self._parts), self._ignored)]
 

@@ -15,7 +15,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import numpy as np
+
+from .exponential import Exponential
 from .fusion import Instruction, Kernel, Operand
+from .inner_loops import inner_loop
 from .runner import LINE
 
 __all__ = ["Compiled", "compiled_kernel", "has_quiet_comparisons", "source_of"]
@@ -118,6 +122,7 @@ class _Writer:
         "_is_quiet",
         "_kernel",
         "_lines",
+        "_memory",
         "_names",
         "_nans",
         "_pointers",
@@ -129,6 +134,8 @@ class _Writer:
         self._kernel = kernel
         self._is_quiet = is_quiet
         self._lines: list[str] = []
+        #: What sets memory aside, once for all elements.
+        self._memory: list[str] = []
         self._names = 0
         self._declared: set[str] = set()
         self._block = "entry"
@@ -156,7 +163,7 @@ class _Writer:
         self._add("ret void")
         body = "\n".join(self._lines)
         head = "define void @kernel(ptr %addresses, ptr %counts, ptr %steps, ptr %data) strictfp {\nentry:"
-        return "\n".join([head, body, "}", *sorted(self._declared), "!0 = !{i32 1}"])
+        return "\n".join([head, *self._memory, body, "}", *sorted(self._declared), "!0 = !{i32 1}"])
 
     def _add(self, line: str) -> None:
         self._lines.append("  " + line)
@@ -395,6 +402,8 @@ class _Writer:
             return self._compared("uno", kind, values[0], values[0], width)
         if name == "negative":
             return self._new(f"fneg {type_} {values[0]}")
+        if name == "exp":
+            return self._exponential(values[0], width)
         if name == "absolute":
             return self._plain(f"llvm.fabs.{_suffix(kind, width)}", type_, kind, values, width)
         assert name in ("maximum", "minimum"), name
@@ -403,6 +412,49 @@ class _Writer:
         is_nan = self._compared("uno", kind, a, a, width)
         chosen = self._new(f"or {_typed('?', width)} {beyond}, {is_nan}")
         return self._new(f"select {_typed('?', width)} {chosen}, {type_} {a}, {type_} {b}")
+
+    def _exponential(self, numbers: str, width: int) -> str:
+        """Return exponentials: those of ordinary numbers are computed here, all others by NumPy's loop."""
+        lanes = max(width, 2)
+        given = numbers if width > 1 else self._splat("f", numbers, lanes)
+
+        def operation(name: str, values: Sequence[str]) -> str:
+            return self._strict(name, "f", "f", values, lanes, [_ROUNDED, _STRICT])
+
+        writer = Exponential(lanes, self._new, operation)
+        is_odd, is_nothing = writer.is_odd(given)
+        any_odd = self._plain(f"llvm.vector.reduce.or.v{lanes}i1", "i1", "?", [is_odd], lanes)
+        self._names += 1
+        name, type_ = f"x{self._names}", _typed("f", lanes)
+        self._add(f"br i1 {any_odd}, label %{name}odd, label %{name}")
+        self._begin_block(f"{name}odd")
+        theirs, after = self._by_loop(given, lanes), self._block
+        self._add(f"br label %{name}end")
+        self._begin_block(name)
+        mine, before = writer.of(given, is_nothing), self._block
+        self._add(f"br label %{name}end")
+        self._begin_block(f"{name}end")
+        found = self._new(f"phi {type_} [ {theirs}, %{after} ], [ {mine}, %{before} ]")
+        return found if width > 1 else self._new(f"extractelement {type_} {found}, i64 0")
+
+    def _by_loop(self, numbers: str, width: int) -> str:
+        """Return the exponentials of a vector by NumPy's loop, which is called for it."""
+        loop = inner_loop(np.exp, "f->f")
+        assert loop is not None
+        type_ = _typed("f", width)
+        memory = f"%m{width}"
+        if not any(line.startswith(f"  {memory} ") for line in self._memory):
+            # The vector, the addresses of operand and result, how many numbers there are, and their steps.
+            self._memory += [f"  {memory} = alloca {type_}", f"  {memory}c = alloca [5 x i64]"]
+            for place, value in enumerate([None, None, width, _SIZES["f"], _SIZES["f"]]):
+                at = f"{memory}p{place}"
+                self._memory.append(f"  {at} = getelementptr i64, ptr {memory}c, i64 {place}")
+                self._memory.append(f"  store {'i64' if value else 'ptr'} {value or memory}, ptr {at}")
+        self._add(f"store {type_} {numbers}, ptr {memory}")
+        places = ", ".join(f"ptr {memory}p{place}" for place in (0, 2, 3))
+        function = f"inttoptr (i64 {loop.function} to ptr)"
+        self._add(f"call void {function}({places}, ptr inttoptr (i64 {loop.data} to ptr)) strictfp")
+        return self._new(f"load {type_}, ptr {memory}")
 
     def _converted(self, kind: str, made: str, value: str, width: int) -> str:
         type_, result = _typed(kind, width), _typed(made, width)

@@ -24,8 +24,9 @@ Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _SUMS = (1, 2)
 #: How many products are compared, the last of which are of zeros, infinities, NaN and tiny numbers.
 _TRIALS, _SPECIAL = 9, 1
-#: A larger product is BLAS's: what is done around it takes no time beside it.
-_MOST_WORK = 1 << 18
+#: A larger product is BLAS's: what is done around it takes no time beside it. Where one is thin, and
+#: nothing is copied for tiles, that takes longer.
+_MOST_WORK, _MOST_OF_THIN, _THIN = 1 << 18, 1 << 20, 16
 
 
 @functools.lru_cache(maxsize=4096)
@@ -41,7 +42,9 @@ def tiles_of(product: Product, own: Runner, kind: np.dtype[np.floating], a: Stri
     """
     (rows, inner), (_, columns) = a[0], b[0]
     lanes = LANES.get(kind.char, 0)
-    is_small = lanes and rows > 1 and inner > 1 and columns % lanes == 0 and rows * inner * columns <= _MOST_WORK
+    is_thin = min(rows, inner) <= _THIN and b[1][1] == kind.itemsize
+    most = _MOST_OF_THIN if is_thin else _MOST_WORK
+    is_small = lanes and rows > 1 and inner > 1 and columns % lanes == 0 and rows * inner * columns <= most
     if not is_small or not own.tile_functions or any(step <= 0 or step % kind.itemsize for step in (*a[1], *b[1])):
         return None
     if max(extent_of(one, kind.itemsize) for one in (a, b)) > MOST_ELEMENTS:

@@ -15,6 +15,7 @@ from ..observing.visualize.fold import Group, fold
 from ..observing.visualize.picture import Arrow, Box, Frame, Picture, common_frame, leads_to_next, merged_name
 from .fusion import Fusion, fuse
 from .fusion import Group as Fused
+from .kernel_trials import exponential_agrees
 from .program import Program, Step
 from .runner import runner
 from .step_text import line_of
@@ -61,7 +62,7 @@ def shown_as_it_would_be(variant: Variant) -> Shown:
     """Return a program that does not run, with the kernels that it would have."""
     own = runner()
     table = Table(variant.program, own)
-    fusion = None if own is None else fuse(variant.program, table.array)
+    fusion = None if own is None else fuse(variant.program, table.array, exponential_agrees)
     return Shown("", variant.program, variant.wanted, fusion, table.opaque())
 
 

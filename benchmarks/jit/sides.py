@@ -161,7 +161,10 @@ class Table(Jitted):
 
 @final
 class Loops(Jitted):
-    """Of a compiled step nothing but the loops that its bits fix: products, `exp`, `tanh` and `log`."""
+    """Of a compiled step nothing but the loops that its bits fix: products, `exp`, `tanh` and `log`.
+
+    What a kernel does is left out, `exp` too.
+    """
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)

@@ -19,6 +19,7 @@ from asyncgrad.errors import ArgumentError
 from asyncgrad.tracing import distances, fusing, kernels, variant
 from asyncgrad.tracing.compiling import COMPILER, Compiler
 from asyncgrad.tracing.fusion import Fusion
+from asyncgrad.tracing.kernel_trials import exponential_agrees
 from asyncgrad.tracing.table import Table
 from tests.support.sampling import cases, some
 from tests.tracing.running import bits, compiled, same
@@ -165,6 +166,28 @@ def test_steps_that_may_overflow_in_silence_are_fused_with_others_that_tell_of_i
     assert found == expected
     assert [len(warned) for _, warned in expected] == [0, 0, 1, 0]
     assert reruns(jitted) > 0
+
+
+@pytest.mark.skipif(not exponential_agrees(), reason="NumPy computes this exponential otherwise than kernels")
+def test_an_exponential_of_float32_is_fused_with_what_is_before_and_after_it():
+    def shares(scores, mask):
+        scores = scores + mask
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = np.exp(scores)
+        return scores * 2
+
+    rng = np.random.default_rng(0)
+    mask = np.where(np.tri(9, dtype=bool), 0, -np.inf).astype(np.float32)
+    scores = rng.standard_normal((9, 9)).astype(np.float32)
+    jitted = fused(shares, scores, mask)
+    large = scores.copy()
+    large[4, 4], large[8, 0], large[8, 1], large[8, 2] = 1e3, -90, -1e3, np.nan
+    runs = [(one, mask) for one in (scores, scores * 50, large, scores)]
+    found, expected = ([told(function, *one) for one in runs] for function in (jitted, shares))
+
+    (group,) = variant_of(jitted).fused.fusion.forward
+    assert names_of(group) == ["load", "load", "add", "exp", "load", "multiply", "store"]
+    assert found == expected
 
 
 def test_a_choice_and_a_conversion_are_fused_though_numpy_has_no_loop_of_them():

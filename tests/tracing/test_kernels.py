@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from asyncgrad.tracing import exponential
 from asyncgrad.tracing import kernels as kernels_module
 from asyncgrad.tracing.fusion import Instruction, Kernel, Operand, chooses_as_here, kind_of
-from asyncgrad.tracing.inner_loops import InnerLoop, address_of
+from asyncgrad.tracing.inner_loops import InnerLoop, address_of, inner_loop
+from asyncgrad.tracing.kernel_trials import exponential_agrees, exponentials_by_kernel, ordinary_numbers
 from asyncgrad.tracing.kernels import compiled_kernel, has_quiet_comparisons, source_of
 from asyncgrad.tracing.loop_trials import call_loop
 from asyncgrad.tracing.runner import ERRORS, LINE
-from tests.support.sampling import some
+from tests.support.sampling import SHARE, cases, some
 
 pytest.importorskip("llvmlite")
 
@@ -47,6 +50,7 @@ OF_FLOATS = {
 BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert}
 OPERATIONS: list[tuple[str, str, Any]] = [
     *[(name, kind, ufunc) for kind in "fd" for name, ufunc in OF_FLOATS.items()],
+    ("exp", "f", np.exp),
     *[(name, "l", ufunc) for name, ufunc in {**ARITHMETIC, **BITS}.items()],
     *[(name, "?", ufunc) for name, ufunc in {**BITS, "same": np.equal}.items()],
 ]
@@ -126,6 +130,8 @@ def layouts(given: Sequence[np.ndarray], made: str) -> list[list[np.ndarray]]:
 def test_an_operation_has_the_bits_of_its_ufunc(name, kind, ufunc):
     if kind in "fd" and name in ("maximum", "minimum") and not chooses_as_here(ufunc, kind):
         pytest.skip("this NumPy chooses otherwise, so a kernel has none of it")
+    if name == "exp" and not exponential_agrees():
+        pytest.skip("this NumPy computes it otherwise, so a kernel has none of it")
     given = pairs(kind, ufunc.nin)
     if name in ("add", "multiply") and kind in "fd":
         # Which of two NaN is the result depends, in NumPy, on how many elements there are.
@@ -299,3 +305,46 @@ def test_whole_lines_are_written_past_the_caches(kind):
         assert into.tobytes() == (given != 0 if kind == "?" else given).tobytes()
         written_past = "!nontemporal" in source_of(kernel, has_quiet_comparisons())
         assert written_past == (is_whole and shape[-1] * into.itemsize >= LINE)
+
+
+needs_exponential = pytest.mark.skipif(
+    not exponential_agrees(), reason="NumPy computes this exponential otherwise, so a kernel has none of it"
+)
+
+
+@needs_exponential
+def test_the_exponential_of_a_kernel_has_the_bits_of_numpys():
+    # Bits of odd numbers that are so far apart.
+    numbers = ordinary_numbers(round((1 << 10) / SHARE) | 1, cases(1 << 22))
+    assert exponentials_by_kernel(numbers).tobytes() == np.exp(numbers).tobytes()
+
+
+@needs_exponential
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 31, 32, 33, 71])
+def test_the_exponential_of_a_number_that_is_not_ordinary_is_numpys_with_its_flags(length):
+    loop = inner_loop(np.exp, "f->f")
+    odd = [86.1, 88.7, 88.8, 1e30, np.inf, -86.1, -87.4, -90.0, -103.9, -104.0, -1e30, np.nan, -np.nan]
+    exponentials_by_kernel(np.zeros(length, np.float32))
+    for number in [*odd, 0.0, -0.0, 1e-40, -1e-45, -np.inf]:
+        for place in {0, length // 2, length - 1}:
+            numbers, expected = np.linspace(-3, 3, length, dtype=np.float32), np.empty(length, np.float32)
+            numbers[place] = number
+            places = [address_of(numbers), address_of(expected)]
+            found: list[np.ndarray] = []
+
+            def by_loop(places=places):
+                call_loop(loop, places, [length], [4, 4])
+
+            def by_kernel(found=found, numbers=numbers):
+                found.append(exponentials_by_kernel(numbers))
+
+            assert flags_of(by_loop) == flags_of(by_kernel), number
+            assert found[0].tobytes() == expected.tobytes(), number
+
+
+@needs_exponential
+def test_an_exponential_with_other_bits_is_found_out(monkeypatch):
+    monkeypatch.setattr(kernels_module, "_kept", OrderedDict())
+    monkeypatch.setattr(exponential, "_LOW", exponential._LOW * (1 + 1e-3))
+
+    assert not exponential_agrees.__wrapped__()

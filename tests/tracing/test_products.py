@@ -136,6 +136,23 @@ def test_what_sums_in_another_order_is_found_out():
     assert product_tiles.tiles_of(backwards, own, kind, *layouts) is None
 
 
+def test_a_thin_product_that_needs_no_copy_is_done_by_tiles_though_it_is_large():
+    own = runner()
+    assert own is not None
+    if not own.tile_functions:
+        pytest.skip("this processor does not multiply and add in one rounding")
+    kind, columns = np.dtype(np.float32), 4096
+    left, right, turned = ((16, 9), (36, 4)), ((9, columns), (4 * columns, 4)), ((9, columns), (4, 36))
+
+    assert product_tiles.tiles_of(np.matmul, own, kind, left, turned) is None
+    found = product_tiles.tiles_of(np.matmul, own, kind, left, right)
+    if found is None:
+        pytest.skip("BLAS adds up in an order that no tile has")
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(one).astype(np.float32) for one, _ in (left, right))
+    assert bits(compiled(lambda a, b: (a @ b) * 1, a, b)(a, b)) == bits((a @ b) * 1)
+
+
 def test_tiles_fill_the_result_once():
     rng = np.random.default_rng(0)
     for rows, panels in itertools.product((2, 5, 6, 7, 16, 23), (1, 2, 5)):

@@ -39,10 +39,13 @@ class ModelVersions:
     __slots__ = ("_others", "_parameters")
 
     def __init__(self, functions: Iterable[Any]) -> None:
-        found = tensors_of(functions)
-        self._parameters = ConstantVersions([one for one in found if one._requires_grad()])
+        parameters: list[TensorBase] = []
+        others: list[TensorBase] = []
+        for one in tensors_of(functions):
+            (parameters if one._requires_grad() else others).append(one)
+        self._parameters = ConstantVersions(parameters)
         # Weak, since a module may hold what it has computed, such as its last state, which is not to live on.
-        self._others = [(weakref.ref(one), version_of(one)) for one in found if not one._requires_grad()]
+        self._others = [(weakref.ref(one), version_of(one)) for one in others]
 
     def end_forward(self) -> None:
         """Leave out what the forward has written into, such as a count of calls."""
@@ -154,15 +157,15 @@ def _tensors_in(model: Any) -> list[TensorBase]:
         container = waiting.pop()
         for value in _children_of(container):
             cls = value.__class__
+            if cls in PLAIN:
+                continue
             role = roles.get(cls)
             if role is None:
                 role = roles[cls] = _role_of(cls)
-            if role is _OTHER:
-                continue
             if role is _TENSOR:
                 if value._grad_fn is None:
                     found[id(value)] = value
-            elif id(value) not in containers and (role is _MODEL or _may_hold_parameters(value)):
+            elif role is not _OTHER and id(value) not in containers and (role is _MODEL or _may_hold_parameters(value)):
                 containers[id(value)] = value
                 waiting.append(value)
     return [*found.values()]
@@ -185,7 +188,7 @@ def _role_of(cls: type) -> _Role:
     if issubclass(cls, TensorBase):
         return _Role.TENSOR
     kind = container_type(cls)
-    if kind is None or cls in PLAIN:
+    if kind is None:
         return _Role.OTHER
     return _Role.MODEL if kind.is_model else _Role.CONTAINER
 

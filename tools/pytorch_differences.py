@@ -91,6 +91,13 @@ DIFFERENCES = (
         "0, or NaN",
     ),
     PeerDifference(
+        r"fmax|fmin|clamp",
+        r"NaN \| gradient",
+        "gradients of `np.fmax`, `np.fmin` and `np.clip` by a NaN",
+        "0",
+        "1 since 2.14",
+    ),
+    PeerDifference(
         r"quantile|nanmean",
         r"NaN \| gradient",
         "gradients of `np.quantile` and `np.nanmean` of nothing but NaN",

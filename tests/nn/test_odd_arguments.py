@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.errors import ArgumentError, ChangedTensorError, InPlaceError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, InPlaceError
 from tests.nn.cases import CALLS
 
 X = np.array([-2.0, -0.4, 0.3, 1.5, 7.0])
@@ -432,3 +432,54 @@ def test_sequences_without_an_element_attend_to_nothing() -> None:
 
 def test_an_axis_of_no_samples_is_split_by_minus_1() -> None:
     assert nn.Unflatten(1, (1, -1))(np.zeros((0, 3))).shape == (0, 1, 3)
+
+
+def _images(*shape: int) -> ag.Tensor:
+    return ag.tensor(np.random.default_rng(0).standard_normal(shape))
+
+
+#: By name, a call with a size as its option.
+SIZES: dict[str, Callable[[Any], Any]] = {
+    "conv1d": lambda size: nn.conv1d(_images(1, 2, 6), _images(4, 2, 3), padding=size),
+    "conv2d": lambda size: nn.conv2d(_images(1, 2, 6, 6), _images(4, 2, 3, 3), padding=size),
+    "conv3d": lambda size: nn.conv3d(_images(1, 2, 6, 6, 6), _images(4, 2, 3, 3, 3), padding=size),
+    "max_pool2d": lambda size: nn.max_pool2d(_images(1, 2, 6, 6), size),
+    "adaptive_avg_pool2d": lambda size: nn.adaptive_avg_pool2d(_images(1, 2, 6, 6), size),
+    "adaptive_max_pool3d": lambda size: nn.adaptive_max_pool3d(_images(1, 2, 6, 6, 6), size),
+    "unfold": lambda size: nn.unfold(_images(1, 2, 6, 6), size),
+    "interpolate": lambda size: nn.interpolate(_images(1, 2, 6, 6), size=size),
+    "layer_norm": lambda size: nn.layer_norm(_images(2, 2), size),
+    "rms_norm": lambda size: nn.rms_norm(_images(2, 2), size),
+    "LayerNorm": lambda size: nn.LayerNorm(size),
+    "ZeroPad2d": lambda size: nn.ZeroPad2d(size)(_images(1, 2, 6, 6)),
+    "Conv2d": lambda size: nn.Conv2d(2, 4, size),
+    "Linear": lambda size: nn.Linear(size, 3),
+    "one_hot": lambda size: nn.one_hot(np.array([0, 1]), size),
+    "group_norm": lambda size: nn.group_norm(_images(2, 4, 3), size),
+    "topk": lambda size: nn.topk(_images(2, 4), size),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_size_may_be_a_number_of_numpys(name: str) -> None:
+    SIZES[name](np.int64(2))
+
+
+@pytest.mark.parametrize("make", [np.array, ag.tensor], ids=["array", "tensor"])
+@pytest.mark.parametrize("size", [2, [2], [2, 2]], ids=["number", "one", "two"])
+@pytest.mark.parametrize("name", SIZES)
+def test_a_size_that_is_an_array_is_refused_by_the_name_of_the_option(name: str, size: Any, make: Any) -> None:
+    with pytest.raises((ArgumentError, ArgumentTypeError), match=r"\w+ must be an int|takes an? int|: \w+ must be"):
+        SIZES[name](make(size))
+
+
+@pytest.mark.parametrize("name", ["conv2d", "max_pool2d", "adaptive_avg_pool2d", "layer_norm"])
+def test_what_to_write_for_a_size_that_is_an_array_is_told(name: str) -> None:
+    with pytest.raises((ArgumentError, ArgumentTypeError), match=r": write \w+\.tolist\(\)"):
+        SIZES[name](ag.tensor([2, 2]))
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_true_is_no_size(name: str) -> None:
+    with pytest.raises((ArgumentError, ArgumentTypeError), match="must be"):
+        SIZES[name](True)

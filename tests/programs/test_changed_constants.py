@@ -5,7 +5,9 @@ That holds for operands, and for what no derivative is with respect to: labels, 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -314,6 +316,51 @@ def test_a_checkpointed_modules_parameters_must_not_have_been_changed(name: str)
     for loss in losses:
         with pytest.raises(ChangedTensorError, match=r"CheckpointBackward .* of shape \(2, 2\)"):
             sync.backward(loss)
+
+
+@final
+class _Frozen(nn.Module):
+    """Multiplies by a parameter that does not require grad and by a buffer, and keeps what it has computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(np.array([[2.0, 3.0]]), requires_grad=False)
+        self.register_buffer("scale", ag.tensor([5.0, 7.0]))
+        self.offset, self.last = ag.tensor([1.0, 1.0]), ag.tensor([0.0])
+
+    def forward(self, x: Any) -> Any:
+        self.last = (x + self.offset).detach()
+        return x * self.weight * self.scale
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("written", ["0.weight", "0.scale"])
+def test_what_a_checkpointed_module_reads_without_training_it_must_not_have_been_changed(
+    written: str, name: str, is_packed: bool
+):
+    model = nn.Sequential(_Frozen(), nn.Linear(2, 2))
+    x = ag.tensor(np.array([[1.0, 2.0], [3.0, 5.0]]), requires_grad=True)
+    with saved_tensors_hooks(lambda t: t, lambda t: t) if is_packed else contextlib.nullcontext():
+        losses = [np.sum(np.square(HELD[name](model, x))) for _ in range(2)]
+    sync.backward(losses[0], retain_graph=True)
+    changed = dict(model.named_parameters()) | dict(model.named_buffers())
+    with ag.no_grad():
+        changed[written] += 1
+
+    for loss in losses:
+        with pytest.raises(ChangedTensorError, match=r"CheckpointBackward .* of shape \("):
+            sync.backward(loss)
+
+
+def test_what_a_checkpointed_module_has_computed_does_not_live_on() -> None:
+    model, x = _Frozen(), ag.tensor([1.0, 2.0], requires_grad=True)
+    results, states = [], []
+    for _ in range(2):
+        results.append(ag.checkpoint(lambda x: model(x), x))
+        states.append(weakref.ref(model.last))
+
+    assert [one() is not None for one in states] == [False, True]
 
 
 def test_parameters_that_a_checkpointed_function_does_not_read_may_be_changed():

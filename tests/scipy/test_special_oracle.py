@@ -42,4 +42,5 @@ def test_derivatives_are_those_of_pytorch(name: str) -> None:
     sync.backward(getattr(scipy.special, name)(ours).sum())
 
     assert ours.grad is not None
-    np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-9)
+    # That of expm1 is 1 more than its value, in PyTorch: near 0 it has the digits of 1.
+    np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-9, atol=1e-16)

@@ -48,6 +48,7 @@ __all__ = [
     "all_saved_by",
     "unpack_all",
     "unpack_now",
+    "saved_in_memory_of",
     "unpacked_entries",
 ]
 
@@ -112,6 +113,19 @@ def unpacked_entries(node: NodeLike) -> Iterator[tuple[int, Saved, TensorBase]]:
     for index, saved in enumerate(node.saved_entries() or ()):
         if isinstance(saved, Saved) and saved.tensor is not None and saved.tensor._value_metadata is None:
             yield index, saved, saved.tensor
+
+
+def saved_in_memory_of(node: NodeLike, tensors: Iterable[tuple[TensorBase, int]]) -> Iterator[tuple[TensorBase, int]]:
+    """Yield those of some tensors whose memory a node has saved, packed or not; each comes with a number."""
+    pairs = [*tensors]
+    if not pairs:
+        return
+    entries = node.saved_entries() or ()
+    counters = {id(tensor._counter) for _, _, tensor in unpacked_entries(node)}
+    packed = [entry for entry in entries if isinstance(entry, Packed)]
+    for tensor, number in pairs:
+        if id(tensor._counter) in counters or any(entry.is_of(tensor) for entry in packed):
+            yield tensor, number
 
 
 class NodePacker(Protocol):
@@ -180,6 +194,10 @@ class Packed:
     def dtype(self) -> Any:
         """The dtype of the tensor that was packed."""
         return self._dtype
+
+    def is_of(self, tensor: TensorBase) -> bool:
+        """Tell whether the tensor that was packed lies in the memory of another one."""
+        return self._memory.has(tensor)
 
     def may_wait(self) -> bool:
         """Tell whether unpacking is known to suspend."""

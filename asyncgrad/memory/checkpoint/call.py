@@ -6,20 +6,18 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, ContextVar
-from types import AsyncGeneratorType, FunctionType, GeneratorType, MethodType
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...core.arrays.tensor_base import TensorBase
 from ...core.engine.loops import MAX_NESTED_ON_STACK, run_on_new_stack
 from ...core.graph.background import background
 from ...core.graph.creation import observe_nodes
 from ...core.graph.saved import version_of
 from ...core.settings.arguments import describe, must_be
-from ...core.settings.closures import contents_of_cells
 from ...core.settings.context import (
     ANOMALY,
     BLOCKING,
@@ -33,7 +31,6 @@ from ...core.settings.context import (
 )
 from ...core.settings.loop_turn import keep_pace
 from ...core.tensor import Tensor
-from ...core.tree.registry import PLAIN, container_type
 from ...core.tree.structure import leaves
 from ...errors import ArgumentError, ArgumentTypeError, InPlaceError
 from ...random import generator
@@ -52,7 +49,6 @@ __all__ = [
     "context_managers",
     "is_async",
     "name_of",
-    "parameters_of",
     "run_within",
     "user_hooks",
 ]
@@ -82,78 +78,6 @@ def is_async(fn: Callable[..., Any]) -> bool:
     if code is not None:
         return bool(code.co_flags & inspect.CO_COROUTINE) or inspect.iscoroutinefunction(fn)
     return is_kind(inspect.iscoroutinefunction, fn)
-
-
-def parameters_of(functions: Iterable[Any]) -> list[TensorBase]:
-    """Return the parameters of the modules that functions are, or refer to.
-
-    They refer to what is called by names of the functions around them, to the object of a method, to the arguments of a
-    `partial`, and to what functions and lists of functions refer to that they find there.
-    """
-    found: list[TensorBase] = []
-    seen: set[int] = set()
-    waiting: list[Any] = [*functions]
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        kind = container_type(type(value))
-        if kind is not None and kind.is_model:
-            found += _parameters_in(value)
-        else:
-            waiting += _held_by(value)
-    return found
-
-
-def _parameters_in(model: Any) -> list[TensorBase]:
-    """Return the parameters in a model; what it has computed, such as its last result, is none.
-
-    It is walked at each call of a checkpoint, hence without the structure of a tree, by its attributes, which are its
-    children. A list or dict that begins with a number or a text, such as a vocabulary, is taken to hold no parameters.
-    """
-    found: list[TensorBase] = []
-    # With the values, since the identity of one that a container has made for this walk could be another's later.
-    seen: dict[int, Any] = {}
-    waiting: list[Any] = [model]
-    while waiting:
-        value = waiting.pop()
-        if type(value) in PLAIN or id(value) in seen:
-            continue
-        seen[id(value)] = value
-        if isinstance(value, TensorBase):
-            if value._grad_fn is None and value._requires_grad():
-                found.append(value)
-            continue
-        kind = container_type(type(value))
-        if kind is None:
-            continue
-        if kind.is_model:
-            waiting += vars(value).values()
-        elif _may_hold_parameters(value):
-            waiting += kind.flatten(value)[0]
-    return found
-
-
-def _may_hold_parameters(container: Any) -> bool:
-    entries = container.values() if isinstance(container, dict) else container
-    if not isinstance(container, (dict, list, tuple)):
-        return True
-    first = next(iter(entries), None)
-    return first is None or isinstance(first, TensorBase) or container_type(type(first)) is not None
-
-
-def _held_by(value: Any) -> Sequence[Any]:
-    """Return what a function, or a list of them, refers to."""
-    if isinstance(value, functools.partial):
-        return [value.func, *value.args, *value.keywords.values()]
-    if isinstance(value, MethodType):
-        return [value.__func__, value.__self__]
-    if isinstance(value, FunctionType):
-        return contents_of_cells(value)
-    if isinstance(value, (list, tuple)) and value and callable(value[0]):
-        return value
-    return ()
 
 
 # --- calling a function, nested to any depth ---------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 from ...core.arrays.values import counted, wrap
 from ...core.graph.leaf import gradient_edge
 from ...core.graph.node import Edge, next_order
-from ...core.graph.saved import ConstantVersions, version_of
+from ...core.graph.saved import version_of
 from ...core.settings.arguments import must_be, truth
 from ...core.settings.context import is_grad_enabled, set_grad_mode
 from ...errors import ArgumentError, ArgumentTypeError, CheckpointError
@@ -30,10 +30,10 @@ from .call import (
     check_result,
     is_async,
     name_of,
-    parameters_of,
 )
 from .checkpoint import check_functions, compose
-from .nested import NestedBackward, check_parameters, detach_as_leaves
+from .models import ModelVersions
+from .nested import NestedBackward, detach_as_leaves
 from .pytree import TreeTemplate, flatten, unflatten
 from .reentrant import ReentrantCall, apply_reentrant
 from .rng import RandomStreams, StreamReplay, check_streams
@@ -166,7 +166,7 @@ class ReentrantChain:
         "_template",
         "functions",
         "is_async",
-        "parameters",
+        "models",
     )
 
     name = "the chain of ag.checkpoint_chain"
@@ -187,8 +187,8 @@ class ReentrantChain:
         self._profile = profile
         self._budget = budget
         self.functions = functions
-        self.parameters: ConstantVersions = ConstantVersions(parameters_of(functions))
-        self._chain = Chain(functions, call.context, call.streams, self.parameters)
+        self.models: ModelVersions = ModelVersions(functions)
+        self._chain = Chain(functions, call.context, call.streams, self.models)
         #: What the forward has run of the schedule, for the first backward to go on with.
         self._run: ScheduleRun | None = None
         self.is_async: bool = any(map(is_async, functions))
@@ -204,14 +204,14 @@ class ReentrantChain:
         else:
             last = yield from run.forward(self._schedule())
             self._run = run
-        self.parameters.end_forward()
+        self.models.end_forward()
         return unflatten(last.template, last.tensors)
 
     def backward(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Steps:
         """Reverse the steps."""
         if is_grad_enabled():
             return [
-                *(yield from ReentrantCall(self._call, parameters=self.parameters).backward(tensors[:-1], grads)),
+                *(yield from ReentrantCall(self._call, models=self.models).backward(tensors[:-1], grads)),
                 None,
             ]
         run, self._run = self._run, None
@@ -237,8 +237,8 @@ class Chain(NamedTuple):
     functions: tuple[Callable[[Any], Any], ...]
     context: ForwardContext
     streams: RandomStreams | None
-    #: Those of the modules that the functions refer to, as they were before the forward.
-    parameters: ConstantVersions
+    #: Of the modules that the functions refer to, before the forward.
+    models: ModelVersions
 
 
 class ChainState(NamedTuple):
@@ -407,7 +407,7 @@ class ScheduleRun:
             return [None] * len(inputs)
         root_edges, root_grads = [edge for edge, _ in roots], [grad for _, grad in roots]
         del roots
-        check_parameters(self._chain.parameters, root_edges)
+        self._chain.models.check(root_edges)
         return (yield from NestedBackward(root_edges, root_grads, begin, inputs).run())
 
     def _call(

@@ -9,58 +9,17 @@ from ...core.engine.engine import Engine
 from ...core.graph.grad_journal import Change, change_grad, continue_sum, drop_changes, merge_changes, sum_so_far
 from ...core.graph.leaf import gradient_edge
 from ...core.graph.node import LEAF_ORDER, Edge, Node
-from ...core.graph.saved import ConstantVersions, check_version
 from ...core.graph.value_metadata import held
-from ...core.settings.context import BLOCKING, CURRENT_GRAPH_TASK, current_node
+from ...core.settings.context import BLOCKING, CURRENT_GRAPH_TASK
 from .steps import Steps, run_nested
 
-__all__ = ["NestedBackward", "check_parameters", "detach_as_leaves"]
+__all__ = ["NestedBackward", "detach_as_leaves"]
 
 
 def detach_as_leaves(tensors: Sequence[Any], requires: Sequence[bool]) -> list[Any]:
     """Return leaves that share the memory of tensors, and that require grad where `requires` says so."""
     leaves = [tensor.detach() for tensor in tensors]
     return [leaf.requires_grad_() if wanted else leaf for leaf, wanted in zip(leaves, requires, strict=True)]
-
-
-def check_parameters(parameters: ConstantVersions, edges: Sequence[Edge]) -> None:
-    """Raise if a parameter that a recomputation has read has been written into since the forward.
-
-    Others may have been: a model may have parts that the function does not use. A checkpoint inside of the
-    recomputation checks the parameters that it reads by itself, and is told their versions in the forward.
-
-    Args:
-        parameters: those of all modules that the function refers to, as they were in the forward.
-        edges: the edges that lead into the recomputation.
-
-    Raises:
-        ChangedTensorError: one has.
-    """
-    changed = parameters.changed()
-    if not changed:
-        return
-    read: set[Node | None] = {None}
-    waiting: list[Node | None] = [edge.node for edge in edges]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in read:
-            read.add(node)
-            waiting += node.next_nodes
-            inner = _parameters_of(node)
-            if inner is not None:
-                inner.go_back(changed)
-    for tensor, version in changed:
-        edge = gradient_edge(tensor)
-        if edge is not None and edge.node in read:
-            check_version(current_node(), tensor, version)
-
-
-def _parameters_of(node: Node) -> ConstantVersions | None:
-    """Return the parameters that a node checks if it stands for a reentrant checkpoint."""
-    ctx = getattr(node, "ctx", None)
-    computation = None if ctx is None else vars(ctx).get("computation")
-    parameters = getattr(computation, "parameters", None)
-    return parameters if isinstance(parameters, ConstantVersions) else None
 
 
 @final

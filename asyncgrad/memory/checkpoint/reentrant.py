@@ -18,8 +18,9 @@ from ...core.graph.node import Edge, Node, next_order
 from ...core.graph.saved import ConstantVersions, captured_by, output_alias, version_of
 from ...core.settings.context import BLOCKING, CURRENT_GRAPH_TASK, is_grad_enabled
 from ...errors import CheckpointError, GraphError
-from .call import CheckpointedCall, check_result, parameters_of
-from .nested import NestedBackward, check_parameters, detach_as_leaves
+from .call import CheckpointedCall, check_result
+from .models import ModelVersions
+from .nested import NestedBackward, detach_as_leaves
 from .pytree import flatten, unflatten
 from .steps import Steps, run_nested, run_steps, run_steps_async
 
@@ -52,8 +53,8 @@ class ReentrantComputation(Protocol):
     functions: tuple[Any, ...]
     #: What a user whose backward is limited to some inputs is told to write instead.
     instead: str
-    #: Those of the modules that the functions refer to, as they were before the forward.
-    parameters: ConstantVersions
+    #: Of the modules that the functions refer to, before the forward.
+    models: ModelVersions
 
     def forward(self, tensors: Sequence[Any]) -> Steps:
         """Compute the result, a tree of tensors and other things; recording is off."""
@@ -166,30 +167,28 @@ class ReentrantCall:
         call: the call.
         args: the positional arguments; the forward alone needs them.
         kwargs: the keyword arguments, likewise.
-        parameters: those of the modules that the function refers to; by default as they are now, before the forward.
+        models: the versions of the modules that the function refers to; by default as they are now, before the forward.
     """
 
-    __slots__ = ("_arguments", "_call", "functions", "is_async", "name", "parameters")
+    __slots__ = ("_arguments", "_call", "functions", "is_async", "models", "name")
 
     instead = "write ag.checkpoint(..., use_reentrant=False)"
 
     def __init__(
-        self, call: CheckpointedCall, args: Any = (), kwargs: Any = None, parameters: ConstantVersions | None = None
+        self, call: CheckpointedCall, args: Any = (), kwargs: Any = None, models: ModelVersions | None = None
     ) -> None:
         self._call = call
         self._arguments: Any = (args, kwargs or {})
         self.name: str = call.name
         self.is_async: bool = call.is_async
         self.functions = (call.function,)
-        self.parameters: ConstantVersions = (
-            ConstantVersions(parameters_of(self.functions)) if parameters is None else parameters
-        )
+        self.models: ModelVersions = ModelVersions(self.functions) if models is None else models
 
     def forward(self, tensors: Sequence[Any]) -> Steps:
         """Call the function."""
         arguments, self._arguments = self._arguments, None
         result = yield self._call.forward(*arguments)
-        self.parameters.end_forward()
+        self.models.end_forward()
         return result
 
     def backward(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Steps:
@@ -203,7 +202,7 @@ class ReentrantCall:
         outputs: list[Any] = []
         flatten((yield self._call.recompute(inputs)), outputs)
         edges, root_grads = self._roots(outputs, grads)
-        check_parameters(self.parameters, edges)
+        self.models.check(edges)
         del outputs
         if not create_graph:
             return (yield from NestedBackward(edges, root_grads, begin, inputs, tensors).run())

@@ -449,9 +449,10 @@ _known_window: Callable[..., Any] = lru_cache(maxsize=256)(_window)
 def _padding(
     padding: Any, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    if padding == "valid":
+    # A comparison with an array is one of each element.
+    if isinstance(padding, str) and padding == "valid":
         return (0, 0), (0, 0)
-    if padding == "same":
+    if isinstance(padding, str) and padding == "same":
         if stride != (1, 1):
             raise ArgumentError(f"conv2d with padding='same' needs stride 1, not {stride}")
         down, right = (step * (length - 1) for step, length in zip(dilation, kernel, strict=True))

@@ -416,6 +416,7 @@ def one_hot(labels: Tensor | np.ndarray, num_classes: int = -1) -> Tensor | np.n
     data = array_of(labels)
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"one_hot takes integer labels, not {data.dtype}")
+    num_classes = whole_number(num_classes, "num_classes")
     if num_classes == -1:
         if not data.size:
             raise ArgumentError(f"one_hot of labels of shape {data.shape} needs num_classes: there are none to count")

@@ -30,6 +30,7 @@ from ..shared.arguments import (
     check_arrays,
     check_real,
     floating,
+    instead_of_array,
     is_length,
     operand,
     option,
@@ -593,7 +594,7 @@ def _sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int
     if output_size is None or len(both) != 2 or not is_whole:
         raise ArgumentError(
             f"{function}: output_size must be an int of at least 0, or a pair of them, in which None keeps a size, "
-            f"not {output_size!r}"
+            f"not {output_size!r}{instead_of_array('output_size', output_size)}"
         )
     if not all(shape[-2:]):
         raise ArgumentError(f"{function} takes images with at least one element, not of shape {shape}")
@@ -915,11 +916,11 @@ def _three_sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tup
     if len(shape) not in (4, 5):
         raise ArgumentError(f"{function} takes x of shape (n, channels, depth, height, width), not {shape}")
     each = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * 3
-    is_whole = all(one is None or (isinstance(one, (int, np.integer)) and one >= 0) for one in each)
+    is_whole = all(one is None or is_length(one, 0) for one in each)
     if output_size is None or len(each) != 3 or not is_whole:
         raise ArgumentError(
             f"{function}: output_size must be an int of at least 0, or three, in which None keeps a size, "
-            f"not {output_size!r}"
+            f"not {output_size!r}{instead_of_array('output_size', output_size)}"
         )
     if not all(shape[-3:]):
         raise ArgumentError(f"{function} takes volumes with at least one element, not of shape {shape}")

@@ -14,7 +14,16 @@ from ...core.ops.single_precision import arrays_in_single
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import number, truth, whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_arrays, floating, is_length, operand, option
+from ..shared.arguments import (
+    array_of,
+    check_arrays,
+    floating,
+    instead_of_array,
+    is_array,
+    is_length,
+    operand,
+    option,
+)
 from ..shared.rows import product_along
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, means_of_windows
 
@@ -167,10 +176,11 @@ def _widths(shape: tuple[int, ...], pad: Any, mode: str) -> list[tuple[int, int]
     """Return how many elements to add before and after each axis."""
     if mode not in _MODES:
         raise ArgumentError(f"nn.pad: mode must be one of {', '.join(_MODES)}, not {mode!r}")
-    numbers = [pad] if isinstance(pad, (int, np.integer)) else list(pad) if isinstance(pad, Iterable) else [pad]
+    numbers = list(pad) if isinstance(pad, Iterable) and not is_array(pad) else [pad]
     if len(numbers) % 2 or len(numbers) > 2 * len(shape) or not all(is_length(n, -math.inf) for n in numbers):
         raise ArgumentError(
             f"nn.pad takes two ints for each padded axis, the last axis first, not {pad!r} for x of shape {shape}"
+            f"{instead_of_array('pad', pad)}"
         )
     pairs = [(int(before), int(after)) for before, after in zip(numbers[::2], numbers[1::2], strict=True)]
     widths = [(0, 0)] * (len(shape) - len(pairs)) + pairs[::-1]

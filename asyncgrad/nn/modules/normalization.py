@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -24,7 +23,7 @@ from ..functional.normalization import (
     local_response_norm,
     rms_norm,
 )
-from ..shared.arguments import array_of
+from ..shared.arguments import array_of, lengths
 from .module import Module
 from .parameters import given_number, new_parameter, size
 
@@ -386,8 +385,7 @@ class LocalResponseNorm(Module):
 
 
 def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
-    lengths = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
-    return tuple([size(length, "normalized_shape") for length in lengths])
+    return tuple([size(length, "normalized_shape") for length in lengths("normalized_shape", normalized_shape)])
 
 
 @final

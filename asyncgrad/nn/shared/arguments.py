@@ -37,6 +37,8 @@ __all__ = [
     "floating",
     "in_floats",
     "in_place",
+    "instead_of_array",
+    "is_array",
     "is_length",
     "is_outside",
     "lengths",
@@ -220,6 +222,9 @@ def lengths(name: str, value: Any) -> tuple[int, ...]:
     Raises:
         ArgumentTypeError: it is neither; the message names the argument.
     """
+    if is_array(value):
+        must = must_be(name, "an int or a sequence of ints", value)
+        raise ArgumentTypeError(f"{must}{instead_of_array(name, value)}")
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         return tuple([whole_number(one, name) for one in value])
     return (whole_number(value, name),)
@@ -370,7 +375,7 @@ def pair(name: str, value: Any, least: int) -> tuple[int, int]:
     both = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     both = both * 2 if len(both) == 1 else both
     if len(both) != 2 or not all(is_length(one, least) for one in both):
-        raise ArgumentError(f"{name} must be an int of at least {least}, or a pair of them, not {value!r}")
+        raise ArgumentError(f"{name} must be an int of at least {least}, or a pair of them, not {_told(name, value)}")
     return int(both[0]), int(both[1])
 
 
@@ -385,7 +390,7 @@ def triple(name: str, value: Any, least: int) -> tuple[int, int, int]:
     each = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     each = each * 3 if len(each) == 1 else each
     if len(each) != 3 or not all(is_length(one, least) for one in each):
-        raise ArgumentError(f"{name} must be an int of at least {least}, or three of them, not {value!r}")
+        raise ArgumentError(f"{name} must be an int of at least {least}, or three of them, not {_told(name, value)}")
     return int(each[0]), int(each[1]), int(each[2])
 
 
@@ -397,8 +402,27 @@ def single(name: str, value: Any, least: int) -> int:
     """
     only = value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
     if not is_length(only, least):
-        raise ArgumentError(f"{name} must be an int of at least {least}, or a sequence of one, not {value!r}")
+        told = _told(name, value)
+        raise ArgumentError(f"{name} must be an int of at least {least}, or a sequence of one, not {told}")
     return int(only)
+
+
+def is_array(value: object) -> bool:
+    """Return whether a value is a tensor or an array, which no size is given as: its elements may not be there yet."""
+    return isinstance(value, (TensorBase, np.ndarray)) or is_device_array(value)
+
+
+def instead_of_array(name: str, value: object) -> str:
+    """Return what to write in place of an array, or of a sequence of arrays, that was given as sizes; "" for others."""
+    if is_array(value):
+        return f": write {name}.tolist()"
+    if isinstance(value, (tuple, list)) and any(map(is_array, value)):
+        return f": write [int(one) for one in {name}]"
+    return ""
+
+
+def _told(name: str, value: object) -> str:
+    return f"{value!r}{instead_of_array(name, value)}"
 
 
 def is_length(value: object, least: float) -> bool:

@@ -13,7 +13,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import CheckpointError, GraphError
-from asyncgrad.memory.checkpoint.call import parameters_of
+from asyncgrad.memory.checkpoint.models import tensors_of
 from tests.memory.checkpoint.models import maybe_async
 from tests.support.functions import calling, function
 from tests.support.leaves import leaf
@@ -208,8 +208,8 @@ def test_a_module_that_keeps_its_last_result_keeps_no_others():
     assert [one() is not None for one in kept] == [False, False, True]
 
 
-def test_the_parameters_of_a_function_are_those_of_its_modules_and_not_what_they_have_computed():
+def test_the_tensors_of_a_function_are_those_of_its_modules_and_not_what_they_have_computed():
     model = _Remembers()
     model.checkpointed(leaf([1.0, 2.0]))
 
-    assert {*map(id, parameters_of([lambda: model]))} == {*map(id, model.parameters())}
+    assert {*map(id, tensors_of([lambda: model]))} == {*map(id, model.parameters())}

@@ -152,14 +152,13 @@ DROPPING = {
 }
 
 
-@pytest.mark.parametrize("computed", [True, False])
-@pytest.mark.parametrize("under", [ag.enable_grad, ag.no_grad])
 @pytest.mark.parametrize("convert", DROPPING.values(), ids=DROPPING)
-def test_no_conversion_drops_a_history_in_silence(convert, under, computed):
-    t = leaf_of(2.5) * 1 if computed else leaf_of(2.5)
-
-    with under(), pytest.raises(RequiresGradError, match=r"shape \(\) .*in silence: write t\.(item|numpy)\(\)"):
-        convert(t)
+def test_no_conversion_drops_a_history_in_silence(convert):
+    for t in (leaf_of(2.5) * 1, leaf_of(2.5)):
+        for under in (ag.enable_grad, ag.no_grad):
+            said = pytest.raises(RequiresGradError, match=r"shape \(\) .*in silence: write t\.(item|numpy)\(\)")
+            with under(), said:
+                convert(t)
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,12 @@ def pytest_report_header() -> str:
     return f"GPU: {about() if why is None else f'none, {why}'}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def _there_is_a_gpu() -> None:
     """Skip the tests in this folder where there is no GPU."""
     why = why_not()
     if why is not None:
-        for item in items:
-            if Path(__file__).parent in item.path.parents:
-                item.add_marker(pytest.mark.skip(reason=why))
+        pytest.skip(why)
 
 
 @pytest.fixture

@@ -73,9 +73,8 @@ def resolve(name: str) -> object:
     return found
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_every_name_of_ours_in_the_table_is_there(name: str) -> None:
-    assert resolve(name) is not None
+def test_every_name_of_ours_in_the_table_is_there() -> None:
+    assert [name for name in OURS if resolve(name) is None] == []
 
 
 def test_the_rows_have_three_cells_each() -> None:

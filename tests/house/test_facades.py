@@ -8,13 +8,12 @@ import pickle
 import pydoc
 import re
 import rlcompleter
-import subprocess
-import sys
 from types import ModuleType
 
 import pytest
 
 import asyncgrad as ag
+from tests.support.processes import run_each, run_python
 from tests.support.sampling import SHARE, some
 
 FACADES = [
@@ -51,28 +50,6 @@ NAMESAKES = [
 
 #: The packages that no backward needs.
 ON_DEMAND = {"data", "func", "functional", "memory", "nn", "observing", "optim", "testing", "transforms"}
-
-
-def run_python(program: str) -> str:
-    """Run a program in a process of its own; return what it printed."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def run_each(programs: list[str]) -> list[str]:
-    """Run each program in a process of its own, in which NumPy is loaded already; return what they printed."""
-    program = (
-        "import asyncio, os, sys, numpy\n"
-        f"for program in {programs!r}:\n"
-        "    child = os.fork()\n"
-        "    if not child:\n"
-        "        exec(program, {})\n"
-        "        sys.exit()\n"
-        "    if os.waitpid(child, 0)[1]:\n"
-        "        sys.exit(program)"
-    )
-    return run_python(program).splitlines()
 
 
 def completions(facade: ModuleType) -> list[str]:

@@ -7,8 +7,6 @@ import re
 from types import FunctionType
 from typing import Any
 
-import pytest
-
 from asyncgrad import nn
 
 FUNCTIONS = {name.replace("_", ""): entry for name, entry in vars(nn).items() if isinstance(entry, FunctionType)}
@@ -29,9 +27,8 @@ def topic(entry: Any) -> str:
     return str(inspect.unwrap(entry).__module__).rpartition(".")[2]
 
 
-@pytest.mark.parametrize("module", TWINS, ids=lambda module: module.__name__)
-def test_a_module_and_its_function_are_in_files_of_one_name(module):
-    assert topic(module) == topic(twin(module))
+def test_a_module_and_its_function_are_in_files_of_one_name():
+    assert [module.__name__ for module in TWINS if topic(module) != topic(twin(module))] == []
 
 
 def test_the_functions_of_most_modules_are_found_by_their_names():

@@ -49,9 +49,8 @@ def found(path: str) -> Any:
     return value
 
 
-@pytest.mark.parametrize("path", STANDARD.split())
-def test_every_name_of_the_standard_is_there(path: str) -> None:
-    assert found(path) is not None
+def test_every_name_of_the_standard_is_there() -> None:
+    assert [path for path in STANDARD.split() if found(path) is None] == []
     assert anp.newaxis is None
 
 

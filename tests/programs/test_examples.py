@@ -46,6 +46,17 @@ def run_example(name: str, *arguments: object, **environment: str) -> subprocess
     )
 
 
+def refusal(capsys: pytest.CaptureFixture[str], name: str, *arguments: object) -> str:
+    """Run examples/<name>.py with options that it refuses, in this process; return what it says."""
+    try:
+        status = importlib.import_module(f"examples.{name}").main([str(argument) for argument in arguments])
+    except SystemExit as ended:
+        status = ended.code
+
+    assert status == 2
+    return capsys.readouterr().err
+
+
 def figure(pattern: str, text: str) -> float:
     """The one number that the pattern finds."""
     found = re.findall(pattern, text)
@@ -305,11 +316,10 @@ def test_many_models_fails_where_it_misses_its_target():
     [(("--models", "0"), "--models must be at least 1, and is 0"), (("--steps", "x"), "invalid int value: 'x'")],
     ids=["models", "steps"],
 )
-def test_many_models_names_the_option_it_cannot_use(arguments: tuple[str, ...], complaint: str):
-    finished = run_example("many_models", *arguments)
-
-    assert finished.returncode == 2
-    assert complaint in finished.stderr
+def test_many_models_names_the_option_it_cannot_use(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], complaint: str
+):
+    assert complaint in refusal(capsys, "many_models", *arguments)
 
 
 def test_many_models_says_what_to_install(tmp_path: Path):
@@ -361,11 +371,10 @@ def test_train_digits_fails_where_it_misses_its_target_twice_in_one_way_from_one
     ],
     ids=["epochs", "out-in-a-file"],
 )
-def test_train_digits_names_the_option_it_cannot_use(arguments: tuple[str, ...], complaint: str):
-    finished = run_example("train_digits", *arguments)
-
-    assert finished.returncode == 2
-    assert complaint in finished.stderr
+def test_train_digits_names_the_option_it_cannot_use(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], complaint: str
+):
+    assert complaint in refusal(capsys, "train_digits", *arguments)
 
 
 @pytest.mark.slow
@@ -431,14 +440,13 @@ def test_character_rnn_learns_and_writes_meanwhile(tmp_path: Path):
 
 @pytest.mark.slow
 @needs_matplotlib
-def test_character_rnn_refuses_a_text_that_is_too_short(tmp_path: Path):
+def test_character_rnn_refuses_a_text_that_is_too_short(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     text = tmp_path / "text.txt"
     text.write_text("the cat\n")
 
-    finished = run_example("character_rnn", "--text", text, "--out", tmp_path / "x.png")
+    said = refusal(capsys, "character_rnn", "--text", text, "--out", tmp_path / "x.png")
 
-    assert finished.returncode == 2
-    assert "--text needs 401 characters and a line break" in finished.stderr
+    assert "--text needs 401 characters and a line break" in said
 
 
 @pytest.mark.slow
@@ -468,16 +476,15 @@ def test_character_transformer_stops_early_and_writes(tmp_path: Path):
     [(("--width", "10"), "--width must be a multiple of 4, and is 10"), (("--text",), "--text needs 490 characters")],
     ids=["width", "text"],
 )
-def test_character_transformer_names_what_it_cannot_use(arguments: tuple[str, ...], complaint: str, tmp_path: Path):
+def test_character_transformer_names_what_it_cannot_use(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], complaint: str, tmp_path: Path
+):
     text = tmp_path / "text.txt"
     text.write_text("the cat\n")
     if arguments == ("--text",):
         arguments = ("--text", str(text))
 
-    finished = run_example("character_transformer", *arguments, "--out", tmp_path / "x.png")
-
-    assert finished.returncode == 2
-    assert complaint in finished.stderr
+    assert complaint in refusal(capsys, "character_transformer", *arguments, "--out", tmp_path / "x.png")
 
 
 @pytest.mark.slow

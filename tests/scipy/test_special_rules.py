@@ -76,13 +76,13 @@ def test_values_and_dtypes_are_those_of_scipy(function: Callable[..., Any], case
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, ufunc in UFUNCS.items() if ufunc in CASES])
-def test_the_namespace_has_each_function_and_gives_tensors(name: str) -> None:
-    case = CASES[UFUNCS[name]][0]
+def test_the_namespace_has_each_function_and_gives_tensors() -> None:
+    for name in [name for name, ufunc in UFUNCS.items() if ufunc in CASES]:
+        case = CASES[UFUNCS[name]][0]
 
-    results = call(getattr(ours, name), case, leaves_of(case))
+        results = call(getattr(ours, name), case, leaves_of(case))
 
-    assert all(isinstance(result, ag.Tensor) for result in results)
+        assert all(isinstance(result, ag.Tensor) for result in results), name
 
 
 _MASK = np.array([[False, True, True], [True, False, False], [False, False, True]])

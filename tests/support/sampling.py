@@ -18,7 +18,7 @@ from binascii import crc32
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -100,7 +100,7 @@ def _name(item: pytest.Item) -> str:
 def _on_other_loops(items: Iterable[pytest.Item], is_each_needed: bool) -> set[pytest.Item]:
     """Return what runs a case on another kind of loop than is chosen for it; a test may need a case on each kind."""
     chosen: set[pytest.Item] = set()
-    by_hash = _by_hash(items)
+    by_hash = _by_hash(item for item in items if _on_a_loop(item))
     for law in (_but_for_its_loop, _but_for_its_case) if is_each_needed else (_but_for_its_loop,):
         seen = {law(item) for item in chosen}
         for item in by_hash:
@@ -112,23 +112,25 @@ def _on_other_loops(items: Iterable[pytest.Item], is_each_needed: bool) -> set[p
 
 def _but_for_its_loop(item: pytest.Item) -> Hashable:
     """Return what a test has in common with itself on other kinds of loops."""
-    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-        return item
-    others = [(name, id(one)) for name, one in sorted(item.callspec.params.items()) if name not in _on_a_loop(item)]
-    return _name(item), *others
+    loops = _on_a_loop(item)
+    return _name(item), *((name, id(one)) for name, one in sorted(_parameters(item).items()) if name not in loops)
 
 
 def _but_for_its_case(item: pytest.Item) -> Hashable:
     """Return what a test has in common with its other cases on the same kind of loop."""
-    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-        return item
-    return _name(item), *(id(item.callspec.params.get(name)) for name in _on_a_loop(item))
+    return _name(item), *(id(_parameters(item)[name]) for name in _on_a_loop(item))
 
 
-def _on_a_loop(item: pytest.Function) -> list[str]:
-    """Return the names of the parameters that say on which kind of loop a test runs."""
-    begins_one = getattr(item.callspec.params.get("run"), "func", None) is run_on
-    return ["_asyncio_loop_factory", "run"] if begins_one else ["_asyncio_loop_factory"]
+def _on_a_loop(item: pytest.Item) -> list[str]:
+    """Return the names of the parameters that say on which kind of loop a test runs; none where it is not said."""
+    parameters = _parameters(item)
+    begins_one = getattr(parameters.get("run"), "func", None) is run_on
+    return [name for name in ("_asyncio_loop_factory", "run") if name in parameters and (name != "run" or begins_one)]
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    """Return what a case is parametrized with; nothing where it has no parameters, as a doctest."""
+    return item.callspec.params if hasattr(item, "callspec") else {}
 
 
 def _by_hash(items: Iterable[pytest.Item]) -> list[pytest.Item]:

@@ -27,12 +27,16 @@ SHAPES = [(3,), (2, 3), (3, 3), (2, 3, 3), (2, 1, 3, 3), (1, 3), (3, 1), (4, 2, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [np.matmul, np.dot, np.inner, np.vecdot])
-@pytest.mark.parametrize("right", SHAPES, ids=str)
 @pytest.mark.parametrize("left", SHAPES, ids=str)
 def test_a_product_is_numpys_in_every_pair_of_shapes_or_raises_as_numpys_does(
-    left: tuple[int, ...], right: tuple[int, ...], function: Any
+    left: tuple[int, ...], function: Any
 ) -> None:
-    x, y = small_whole_numbers(*left), small_whole_numbers(*right)
+    for right in SHAPES:
+        check_product(function, small_whole_numbers(*left), small_whole_numbers(*right))
+
+
+def check_product(function: Any, x: np.ndarray, y: np.ndarray) -> None:
+    """Raise unless a product is that of NumPy, with the gradients of what is linear, or raises as NumPy's does."""
     try:
         expected = function(x, y)
     except ValueError:

@@ -99,13 +99,13 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operand", OPERANDS.values(), ids=OPERANDS)
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_no_function_gives_a_tensor_of_anything_but_numbers(function: Any, operand: Any) -> None:
-    for tensor in tensors():
-        assert holds_numbers(function, tensor, operand)
-        with ag.no_grad():
-            assert holds_numbers(function, operand, tensor)
+def test_no_function_gives_a_tensor_of_anything_but_numbers(function: Any) -> None:
+    for name, operand in OPERANDS.items():
+        for tensor in tensors():
+            assert holds_numbers(function, tensor, operand), name
+            with ag.no_grad():
+                assert holds_numbers(function, operand, tensor), name
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

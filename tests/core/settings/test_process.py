@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from textwrap import dedent
 
 import pytest
 
 from asyncgrad.core.settings.process import EFFECTS
 from tests.support.house import ROOT
+from tests.support.processes import run_each, run_python
 
 
-def run_python(program: str, without: str = "") -> str:
-    """Run a program in a process of its own with some effects switched off; return what it printed."""
-    environment = {**os.environ, "ASYNCGRAD_WITHOUT": without}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def program_without(effects: str, program: str) -> str:
+    """Return a program that imports asyncgrad with some effects switched off."""
+    return f"import os; os.environ['ASYNCGRAD_WITHOUT'] = {effects!r}\nimport asyncgrad as ag\n{dedent(program)}"
 
 
 #: By effect, what shows it: prints True where asyncgrad has had it, and False where not.
@@ -118,19 +111,20 @@ def test_each_effect_is_shown():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("effect", EFFECTS)
-def test_an_effect_is_there_and_can_be_switched_off(effect):
-    program = f"import asyncgrad as ag\n{dedent(SHOWN[effect])}"
+def test_an_effect_is_there_and_can_be_switched_off():
+    with_all = run_each([program_without("", SHOWN[effect]) for effect in EFFECTS])
+    without_one = run_each([program_without(effect, SHOWN[effect]) for effect in EFFECTS])
 
-    assert [run_python(program), run_python(program, effect)] == ["True", "False"]
+    assert dict(zip(EFFECTS, with_all, strict=True)) == dict.fromkeys(EFFECTS, "True")
+    assert dict(zip(EFFECTS, without_one, strict=True)) == dict.fromkeys(EFFECTS, "False")
 
 
 def test_an_effect_that_is_switched_off_is_one_that_there_is():
-    program = (
-        "import asyncgrad as ag\ntry: ag.tensor(1.0)\nexcept ValueError as error: print(type(error).__name__, error)"
-    )
+    program = "try: ag.tensor(1.0)\nexcept ValueError as error: print(type(error).__name__, error)"
 
-    assert run_python(program, "warnings, exits").startswith("ArgumentError the environment variable ASYNCGRAD_WITHOUT")
+    said = run_python(program_without("warnings, exits", program))
+
+    assert said.startswith("ArgumentError the environment variable ASYNCGRAD_WITHOUT")
 
 
 def test_a_program_runs_with_all_effects_switched_off():
@@ -140,7 +134,7 @@ def test_a_program_runs_with_all_effects_switched_off():
         "ag.run(main()); print(x.grad.shape)"
     )
 
-    assert run_python(program, " ".join(EFFECTS)) == "(2,)"
+    assert run_python(program_without(" ".join(EFFECTS), program)) == "(2,)"
 
 
 STATE = """

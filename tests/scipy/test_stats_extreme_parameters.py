@@ -17,6 +17,7 @@ from mpmath import mp
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.arrays.values import raw
 from asyncgrad.scipy import stats
 
 _NORMAL = 0.5 * math.log(2 * math.pi * math.e)
@@ -223,6 +224,65 @@ def _smirnov_power(count: int, order: int) -> float:
     points, weights = scipy.special.roots_legendre(count + 4)
     places = (np.arange(count)[:, np.newaxis] + (points + 1) / 2) / count
     return float(np.sum(places ** (order - 1) * scipy.special.smirnov(count, places) * weights) / (2 * count))
+
+
+@pytest.mark.parametrize(
+    ("family", "shape", "place", "expected"),
+    [
+        ("erlang", 2.0, 0.0, 1.0),
+        ("exponpow", 2.0, 0.0, 2.0),
+        ("rdist", 4.0, -1.0, 1.5),
+        ("rdist", 4.0, 1.0, -1.5),
+    ],
+)
+def test_the_slope_of_a_density_at_an_end_is_its_limit_from_inside(
+    family: str, shape: float, place: float, expected: float
+) -> None:
+    x, given = ag.tensor(place, requires_grad=True), ag.tensor(shape, requires_grad=True)
+    ours = getattr(stats, family)
+
+    (slope,) = sync.grad(ours.pdf(x, given), [x])
+    by_x, by_shape = sync.grad(ours.logpdf(x, given), [x, given])
+
+    assert slope.item() == pytest.approx(expected, rel=1e-12)
+    assert [by_x.item(), by_shape.item()] == [math.copysign(math.inf, expected), -math.inf]
+
+
+def test_the_logarithm_of_a_kappa_probability_of_nothing_has_a_slope_by_its_shape() -> None:
+    x, a = ag.tensor([0.0, 1e-300], requires_grad=True), ag.tensor(5.5, requires_grad=True)
+
+    found = stats.kappa3.logcdf(x, a)
+
+    np.testing.assert_allclose(found.detach(), scipy.stats.kappa3.logcdf([0.0, 1e-300], 5.5), rtol=1e-12)
+    # That of -log(a) / a, twice.
+    np.testing.assert_allclose(sync.grad(found.sum(), [a])[0], 2 * (math.log(5.5) - 1) / 5.5**2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("family", "shapes"), [("genhalflogistic", ([0.25, 0.5],)), ("kappa4", ([0.5, 0.25], [0.25, 0.5]))]
+)
+@pytest.mark.parametrize("method", ["pdf", "cdf", "sf"])
+def test_at_ends_that_depend_on_arrays_of_shapes_slopes_are_those_of_each(
+    family: str, shapes: tuple[list[float], ...], method: str
+) -> None:
+    ours, given = getattr(stats, family), np.array(shapes)
+    places = raw(ours.support(*given)[1])
+    leaves = [ag.tensor(one, requires_grad=True) for one in (places, *given)]
+
+    slopes = np.stack(sync.grad(getattr(ours, method)(*leaves).sum(), leaves))
+
+    for at, place in enumerate(places):
+        alone = [ag.tensor(one, requires_grad=True) for one in (place, *given[:, at])]
+        expected = [one.item() for one in sync.grad(getattr(ours, method)(*alone), alone)]
+        np.testing.assert_allclose(slopes[:, at], expected, rtol=1e-12)
+
+
+def test_the_normal_density_of_float32_is_float32() -> None:
+    x = ag.tensor(np.float32([0.5, 2.0]), requires_grad=True)
+
+    found = [stats.norm.logpdf(x), stats.norm.pdf(x), stats.norm.cdf(x)]
+
+    assert [one.dtype for one in found] == [np.float32] * 3
 
 
 def test_the_density_at_0_for_a_great_noncentrality_has_derivatives_that_are_numbers() -> None:

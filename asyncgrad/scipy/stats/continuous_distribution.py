@@ -264,7 +264,8 @@ class ContinuousDistribution(UnivariateDistribution):
         """
         loc, scale = moves
         end = self._support(*shapes)[at_last]
-        end = self._moved_and_scaled(end, moves) if end else loc
+        # An end may depend on shapes, of which some are of other elements: those that are infinite have no slope.
+        end = self._moved_and_scaled(np.where(is_here, end, 0.0), moves) if np.any(raw(end)) else loc
         distance = np.where(is_here, end - x if at_last else x - end, 1.0)
         # Exactly, whatever the rounding.
         distance = distance - np.where(is_here, raw(distance), 0.0)

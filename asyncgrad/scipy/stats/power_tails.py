@@ -11,7 +11,7 @@ from ...core.arrays.values import raw
 from ..special.log_densities import beta_prime_log_density_, log_beta_
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
-from .distances import linear_term
+from .distances import distance_log_, linear_term
 from .gamma_and_beta import beta
 from .location_scale import expon, laplace, logistic
 from .normal import norm
@@ -360,6 +360,13 @@ class Kappa3(WithPowers):
     def _sf(self, y: Any, a: Any) -> Array:
         is_low = raw(y) < 1
         return np.where(is_low, 1 - self._cdf(y, a), -np.expm1(-self._to_base(np.where(is_low, 1.0, y), a)))
+
+    def _logcdf(self, y: Any, a: Any) -> Array:
+        is_low = raw(y) < 1
+        low = np.where(is_low, y, 1.0)
+        return np.where(
+            is_low, distance_log_.call(low, 1.0) - np.log(a + low**a) / a, -self._to_base(np.where(is_low, 1.0, y), a)
+        )
 
     def _logsf(self, y: Any, a: Any) -> Array:
         return np.log(self._sf(y, a))

@@ -312,6 +312,10 @@ class ExponentialPower(Transformed):
 
     shapes: tuple[str, ...] = ("b",)
     base: ContinuousDistribution = expon
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, b: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (b - 1, np.log(b) - 0.5 * linear_term(distance, 2 * b))
 
     def _to_base(self, y: Any, b: Any) -> Any:
         return np.expm1(np.minimum(y**b, 700.0))

@@ -60,7 +60,7 @@ def test_an_integral_whose_digits_the_points_lack_is_none(function: Callable[...
         ("alpha", (1.75,), "entropy"),
         ("exponweib", (1.75, 1.25), "var"),
         ("johnsonsb", (0.75, 1.25), "expect"),
-        ("exponpow", (1.75,), "moment"),
+        ("johnsonsb", (0.75, 1.25), "moment"),
     ],
 )
 def test_an_integral_of_a_family_calls_its_density_a_few_times(

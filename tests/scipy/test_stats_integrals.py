@@ -83,4 +83,5 @@ def test_an_integral_of_a_family_calls_its_density_a_few_times(
 
     plain: dict[str, tuple[Any, ...]] = {"expect": (None, shapes), "moment": (5, *shapes)}
     assert found.item() == pytest.approx(getattr(theirs, mean)(*plain.get(mean, shapes)), rel=1e-7)
-    assert len(calls) < 40
+    # A moment of the fifth order asks for the first four, too.
+    assert len(calls) < (40 if mean != "moment" else 150)

@@ -6,14 +6,18 @@ What is expected is a limit, another family, or a formula without differences.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
+from mpmath import mp
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.arrays.values import raw
 from asyncgrad.scipy import stats
 
 _NORMAL = 0.5 * math.log(2 * math.pi * math.e)
@@ -200,8 +204,168 @@ def test_moments_of_smirnovs_statistic_are_those_of_its_limit_for_a_great_sample
     np.testing.assert_allclose(found, [math.sqrt(2 * math.pi) / 4, 0.5 - math.pi / 8], rtol=0.05)
 
 
+def test_moments_of_smirnovs_statistic_are_those_of_its_polynomials() -> None:
+    # For 1 it is a uniform number.
+    n = np.array([1.0, 2.0, 5.0, 40.0, 1e6])
+
+    means = np.stack(stats.ksone._mean_powers(n))
+
+    np.testing.assert_allclose(means[:, 0], [1 / 2, 1 / 3, 1 / 4, 1 / 5], rtol=1e-14)
+    for at, count in enumerate((2, 5, 40), 1):
+        exact = [order * _smirnov_power(count, order) for order in (1, 2, 3, 4)]
+        np.testing.assert_allclose(means[:, at], exact, rtol=1e-12)
+    # The root of an exponential variable.
+    limit = [math.gamma(1 + order / 2) * 2e6 ** (-order / 2) for order in (1, 2, 3, 4)]
+    np.testing.assert_allclose(means[:, 4], limit, rtol=2e-3)
+
+
+def _smirnov_power(count: int, order: int) -> float:
+    """Return the integral of y ** (order - 1) * smirnov(count, y), over the pieces on which it is a polynomial."""
+    points, weights = scipy.special.roots_legendre(count + 4)
+    places = (np.arange(count)[:, np.newaxis] + (points + 1) / 2) / count
+    return float(np.sum(places ** (order - 1) * scipy.special.smirnov(count, places) * weights) / (2 * count))
+
+
+@pytest.mark.parametrize(
+    ("family", "shape", "place", "expected"),
+    [
+        ("erlang", 2.0, 0.0, 1.0),
+        ("exponpow", 2.0, 0.0, 2.0),
+        ("rdist", 4.0, -1.0, 1.5),
+        ("rdist", 4.0, 1.0, -1.5),
+    ],
+)
+def test_the_slope_of_a_density_at_an_end_is_its_limit_from_inside(
+    family: str, shape: float, place: float, expected: float
+) -> None:
+    x, given = ag.tensor(place, requires_grad=True), ag.tensor(shape, requires_grad=True)
+    ours = getattr(stats, family)
+
+    (slope,) = sync.grad(ours.pdf(x, given), [x])
+    by_x, by_shape = sync.grad(ours.logpdf(x, given), [x, given])
+
+    assert slope.item() == pytest.approx(expected, rel=1e-12)
+    assert [by_x.item(), by_shape.item()] == [math.copysign(math.inf, expected), -math.inf]
+
+
+def test_the_logarithm_of_a_kappa_probability_of_nothing_has_a_slope_by_its_shape() -> None:
+    x, a = ag.tensor([0.0, 1e-300], requires_grad=True), ag.tensor(5.5, requires_grad=True)
+
+    found = stats.kappa3.logcdf(x, a)
+
+    np.testing.assert_allclose(found.detach(), scipy.stats.kappa3.logcdf([0.0, 1e-300], 5.5), rtol=1e-12)
+    # That of -log(a) / a, twice.
+    np.testing.assert_allclose(sync.grad(found.sum(), [a])[0], 2 * (math.log(5.5) - 1) / 5.5**2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("family", "shapes"), [("genhalflogistic", ([0.25, 0.5],)), ("kappa4", ([0.5, 0.25], [0.25, 0.5]))]
+)
+@pytest.mark.parametrize("method", ["pdf", "cdf", "sf"])
+def test_at_ends_that_depend_on_arrays_of_shapes_slopes_are_those_of_each(
+    family: str, shapes: tuple[list[float], ...], method: str
+) -> None:
+    ours, given = getattr(stats, family), np.array(shapes)
+    places = raw(ours.support(*given)[1])
+    leaves = [ag.tensor(one, requires_grad=True) for one in (places, *given)]
+
+    slopes = np.stack(sync.grad(getattr(ours, method)(*leaves).sum(), leaves))
+
+    for at, place in enumerate(places):
+        alone = [ag.tensor(one, requires_grad=True) for one in (place, *given[:, at])]
+        expected = [one.item() for one in sync.grad(getattr(ours, method)(*alone), alone)]
+        np.testing.assert_allclose(slopes[:, at], expected, rtol=1e-12)
+
+
+def test_the_normal_density_of_float32_is_float32() -> None:
+    x = ag.tensor(np.float32([0.5, 2.0]), requires_grad=True)
+
+    found = [stats.norm.logpdf(x), stats.norm.pdf(x), stats.norm.cdf(x)]
+
+    assert [one.dtype for one in found] == [np.float32] * 3
+
+
 def test_the_density_at_0_for_a_great_noncentrality_has_derivatives_that_are_numbers() -> None:
     leaves = [ag.tensor(one, requires_grad=True) for one in (0.0, 5.0, 1e8)]
     density = stats.ncx2.pdf(*leaves)
 
     assert [density.item(), *(one.item() for one in sync.grad(density, leaves))] == [0.0, 0.0, 0.0, 0.0]
+
+
+def _log_beta(a: Any, b: Any) -> Any:
+    return mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b)
+
+
+#: By family, the logarithm of its density or probability, of numbers of mpmath.
+_LOGARITHMS: dict[str, Callable[..., Any]] = {
+    "beta": lambda x, a, b: (a - 1) * mp.log(x) + (b - 1) * mp.log(1 - x) - _log_beta(a, b),
+    "betaprime": lambda x, a, b: (a - 1) * mp.log(x) - (a + b) * mp.log(1 + x) - _log_beta(a, b),
+    "binom": lambda k, n, p: k * mp.log(p) + (n - k) * mp.log(1 - p) - mp.log(n + 1) - _log_beta(k + 1, n - k + 1),
+    "chi2": lambda x, df: (df / 2 - 1) * mp.log(x / 2) - x / 2 - mp.loggamma(df / 2) - mp.log(2),
+    "f": lambda x, m, n: _LOGARITHMS["betaprime"](m * x / n, m / 2, n / 2) + mp.log(m / n),
+    "gamma": lambda x, a: (a - 1) * mp.log(x) - x - mp.loggamma(a),
+    "invgamma": lambda x, a: -(a + 1) * mp.log(x) - 1 / x - mp.loggamma(a),
+    "nbinom": lambda k, n, p: n * mp.log(p) + k * mp.log(1 - p) - mp.log(n + k) - _log_beta(n, k + 1),
+    "poisson": lambda k, mu: k * mp.log(mu) - mu - mp.loggamma(k + 1),
+    "t": lambda x, df: -(df + 1) / 2 * mp.log(1 + x * x / df) - _log_beta(df / 2, mp.mpf(0.5)) - mp.log(df) / 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "shapes"),
+    [
+        ("beta", (1e3, 2e3)),
+        ("beta", (1e6, 2.0)),
+        ("beta", (1e8, 1e5)),
+        ("betaprime", (1e6, 2.5)),
+        ("binom", (1e8, 0.5)),
+        ("chi2", (1e6,)),
+        ("f", (3.0, 1e6)),
+        ("f", (1e6, 5.0)),
+        ("gamma", (1e8,)),
+        ("invgamma", (1e3,)),
+        ("nbinom", (1e6, 0.3)),
+        ("poisson", (1e4,)),
+        ("t", (1e6,)),
+    ],
+)
+def test_the_logarithm_of_a_density_of_great_shapes_and_its_slopes_have_their_digits(
+    family: str, shapes: tuple[float, ...]
+) -> None:
+    ours, is_whole = getattr(stats, family), family in ("binom", "nbinom", "poisson")
+    places = getattr(scipy.stats, family).ppf([0.01, 0.3, 0.99], *shapes)
+    given = [ag.tensor(np.full(3, one), requires_grad=True) for one in shapes]
+    by = given[1:] if family == "binom" else given
+
+    found = (ours.logpmf if is_whole else ours.logpdf)(np.floor(places) if is_whole else places, *given)
+    slopes = sync.grad(found.sum(), by)
+
+    with mp.workdps(50):
+        numbers = [[mp.mpf(one), *map(mp.mpf, shapes)] for one in (np.floor(places) if is_whole else places)]
+        logarithm = _LOGARITHMS[family]
+        expected = [float(logarithm(*one)) for one in numbers]
+        exact = [[_slope(logarithm, one, 1 + len(given) - len(by) + at) for one in numbers] for at in range(len(by))]
+    np.testing.assert_allclose(found.detach(), expected, rtol=1e-12, atol=1e-11)
+    for slope, one in zip(slopes, exact, strict=True):
+        np.testing.assert_allclose(slope, one, rtol=1e-11, atol=1e-11 * np.max(np.abs(one)))
+
+
+def _slope(function: Callable[..., Any], numbers: list[Any], at: int) -> float:
+    step = numbers[at] * mp.mpf(10) ** -18
+    ends = [function(*numbers[:at], numbers[at] + sign * step, *numbers[at + 1 :]) for sign in (1, -1)]
+    return float((ends[0] - ends[1]) / (2 * step))
+
+
+def test_the_slopes_of_a_distribution_function_of_many_degrees_of_freedom_have_their_digits() -> None:
+    given = [ag.tensor(one, requires_grad=True) for one in (0.75, 3.0, 1e6)]
+
+    slopes = [one.item() for one in sync.grad(stats.f.cdf(*given), given)]
+
+    with mp.workdps(40):
+        numbers = [mp.mpf(one.item()) for one in given]
+        exact = [_slope(_f_probability, numbers, at) for at in range(3)]
+    np.testing.assert_allclose(slopes, exact, rtol=1e-11)
+
+
+def _f_probability(x: Any, dfn: Any, dfd: Any) -> Any:
+    return mp.betainc(dfn / 2, dfd / 2, 0, dfn * x / (dfn * x + dfd), regularized=True)

@@ -25,8 +25,10 @@ __all__ = [
     "beta_slope",
     "chisquare_peak",
     "f_peak",
+    "f_score",
     "f_slope",
     "gamma_slope",
+    "logarithm_less",
     "mills_ratio",
     "mixture_numbers",
     "noncentral_chisquare_slope",
@@ -190,8 +192,8 @@ def beta_slope(a: Any, b: Any, x: Any, y: Any) -> Any:
 # F. Its logarithm is that of the odds of a beta variable, and of dfden, whose slopes cancel where dfden is great.
 
 
-def _logarithm_less(x: Any) -> Any:
-    """Return log(1 + x) - x, for numbers from -0.1 to 1."""
+def logarithm_less(x: Any) -> Any:
+    """Return log(1 + x) - x, for numbers from -0.5 to 1."""
     half = x / (2 + x)
     square = half * half
     series: Any = 0.0
@@ -206,7 +208,7 @@ def _digamma_rise(a: Any, b: Any) -> Any:
     great = np.where(shift, b + 12, b)
     ratio = a / great
     near, far = np.where(is_less, ratio, 0.0), np.where(is_less, 0.0, ratio)
-    found = np.where(is_less, _logarithm_less(near), np.log1p(far)) + ratio / (1 + ratio) / (2 * great)
+    found = np.where(is_less, logarithm_less(near), np.log1p(far)) + ratio / (1 + ratio) / (2 * great)
     for index, number in enumerate(_BERNOULLI, 1):
         power = 2 * index
         found = found - number / power * np.expm1(-power * np.log1p(ratio)) / great**power
@@ -242,8 +244,20 @@ def _f_score(a: Any, b: Any, odds: Any, rise: Any) -> tuple[Any, Any]:
     """Return the score by dfden, by `_digamma_rise`, and odds / (1 + odds)."""
     share, is_small = odds / (1 + odds), raw(odds) < 1
     near = np.where(is_small, odds, 0.0)
-    logarithm = np.where(is_small, _logarithm_less(near) + near * share, np.log1p(odds) - share)
+    logarithm = np.where(is_small, logarithm_less(near) + near * share, np.log1p(odds) - share)
     return (rise + a / b * np.where(raw(a) < raw(b), share, -1 / (1 + odds)) - logarithm) / 2, share
+
+
+def f_score(a: Any, b: Any, odds: Any) -> Any:
+    """Return the derivative of the logarithm of the density of the F distribution by dfden.
+
+    Args:
+        a: half of dfnum.
+        b: half of dfden.
+        odds: those of dfnum * x / dfden.
+    """
+    a, b, odds = map(_double, (a, b, odds))
+    return _f_score(a, b, odds, _digamma_rise(a, b))[0]
 
 
 def _f_slope(a: Any, b: Any, odds: Any) -> Any:

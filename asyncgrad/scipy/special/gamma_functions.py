@@ -15,6 +15,7 @@ from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .rules import compute_where, differentiable, zeta_
+from .stirling import STIRLING, log_less_digamma
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -239,13 +240,25 @@ def psi_difference(a: Any, b: Any) -> Any:
         return np.where(is_pole, mirrored, psi_difference(np.where(is_pole, 1.0, a), np.where(is_pole, 1.0, b)))
     is_small = np.abs(raw(b)) < 1e-4 * np.abs(raw(a))
     if not np.any(is_small):
-        return special.psi(a) - special.psi(a + b)
+        return _far_psi_difference(a, b)
     middle = a + b / 2
     near = np.where(is_small, middle, 1.0)
     small = np.where(is_small, b, 0.0)
     series = -small * (polygamma_.call(near, 1) + small * small * polygamma_.call(near, 3) / 24)
     far = np.where(is_small, 1.0, a), np.where(is_small, 1.0, b)
-    return np.where(is_small, series, special.psi(far[0]) - special.psi(far[0] + far[1]))
+    return np.where(is_small, series, _far_psi_difference(*far))
+
+
+def _far_psi_difference(a: Any, b: Any) -> Any:
+    is_great = (raw(a) > STIRLING) & (raw(a) + raw(b) > STIRLING)
+    if not np.any(is_great):
+        return special.psi(a) - special.psi(a + b)
+    great, more = np.where(is_great, a, 100.0), np.where(is_great, b, 100.0)
+    found = log_less_digamma(great + more) - log_less_digamma(great) - np.log1p(more / great)
+    if np.all(is_great):
+        return found
+    a, b = np.where(is_great, 1.0, a), np.where(is_great, 1.0, b)
+    return np.where(is_great, found, special.psi(a) - special.psi(a + b))
 
 
 def multigammaln(a: Any, d: int) -> Any:

@@ -15,6 +15,7 @@ from ...core.arrays.values import as_array, raw
 from ...core.recording.primitive import Primitive
 from ...numpy.random.shapes import beta_slope, f_slope, gamma_slope
 from ..ufuncs import special
+from .log_densities import beta_log_density_, f_log_density_, gamma_log_density_, log_beta_
 from .rules import compute_where, differentiable
 
 __all__ = [
@@ -37,7 +38,6 @@ __all__ = [
     "fdtr",
     "fdtrc",
     "fdtri",
-    "finite_f_log_density",
     "gamma_by_shape",
     "gamma_density",
     "gammainc",
@@ -48,7 +48,6 @@ __all__ = [
     "gdtrc",
     "gdtria",
     "gdtrix",
-    "log_odds_powers",
     "nbdtr",
     "nbdtrc",
     "nbdtri",
@@ -88,7 +87,7 @@ def gamma_density(a: Any, x: Any) -> Any:
 
 
 def _finite_gamma_density(a: Any, x: Any) -> Any:
-    return np.exp(special.xlogy(a - 1, x) - x - special.gammaln(a))
+    return np.exp(gamma_log_density_.call(a, x))
 
 
 def gamma_by_shape(a: Any, x: Any) -> Any:
@@ -226,7 +225,7 @@ def beta_density(a: Any, b: Any, x: Any) -> Any:
 
 
 def _finite_beta_density(a: Any, b: Any, x: Any) -> Any:
-    return np.exp(special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b))
+    return np.exp(beta_log_density_.call(a, b, x))
 
 
 def _beta_quantile_by_shapes(a: Any, b: Any, x: Any, of_second: bool) -> Any:
@@ -374,7 +373,7 @@ def t_density(df: Any, t: Any) -> Any:
         t = np.where(is_end, 0.0, t)
         normal = np.exp(-0.5 * t * t) / np.sqrt(2 * np.pi)
         return np.where(is_end, 0.0, np.where(is_normal, normal, t_density(np.where(is_normal, 1.0, df), t)))
-    return np.exp(-special.xlog1py((df + 1) / 2, t * t / df) - special.betaln(df / 2, 0.5) - np.log(df) / 2)
+    return np.exp(-special.xlog1py((df + 1) / 2, t * t / df) - log_beta_.call(df / 2, 0.5) - np.log(df) / 2)
 
 
 def t_quantile_by_df(df: Any, t: Any) -> Any:
@@ -407,7 +406,7 @@ def _nearly_normal_quantile_by_df(df: Any, t: Any) -> Any:
     third = t * (((((s - 11) * s + 14) * s + 6) * s - 3) * s - 15) / 384
     by_df = (first + (2 * second + 3 * third / df) / df) / df / df
     # The quotient of both densities, which may underflow.
-    logarithm = special.xlog1py((df + 1) / 2, s / df) - 0.5 * s + special.betaln(df / 2, 0.5) + np.log(df) / 2
+    logarithm = special.xlog1py((df + 1) / 2, s / df) - 0.5 * s + log_beta_.call(df / 2, 0.5) + np.log(df) / 2
     return -by_df * np.exp(logarithm) / np.sqrt(2 * np.pi)
 
 
@@ -426,22 +425,8 @@ def f_density(dfn: Any, dfd: Any, x: Any) -> Any:
     return _where_finite(_finite_f_density, dfn, dfd, x)
 
 
-def log_odds_powers(a: Any, b: Any, odds: Any) -> Any:
-    """Return the logarithm of odds ** (a - 1) / (1 + odds) ** (a + b), of two powers that do not cancel."""
-    is_great = raw(odds) > 1
-    low, high = np.where(is_great, 0.5, odds), np.where(is_great, odds, 1.0)
-    small = special.xlogy(a - 1, low) - special.xlog1py(a + b, low)
-    return np.where(is_great, -special.xlog1py(a - 1, 1 / high) - special.xlog1py(b + 1, high), small)
-
-
-def finite_f_log_density(dfn: Any, dfd: Any, x: Any) -> Any:
-    """Return the logarithm of the density of the F distribution, for finite arguments."""
-    a, b, rate = dfn / 2, dfd / 2, dfn / dfd
-    return log_odds_powers(a, b, rate * x) + np.log(rate) - special.betaln(a, b)
-
-
 def _finite_f_density(dfn: Any, dfd: Any, x: Any) -> Any:
-    return np.exp(finite_f_log_density(dfn, dfd, x))
+    return np.exp(f_log_density_.call(dfn, dfd, x))
 
 
 def _f_by(quantile_by: Callable[..., Any], dfn: Any, dfd: Any, x: Any) -> Any:

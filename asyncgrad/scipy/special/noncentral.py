@@ -23,7 +23,7 @@ from ...numpy.random.shapes import (
     noncentral_f_slope,
 )
 from ..ufuncs import special
-from .incomplete import log_odds_powers
+from .log_densities import log_beta_, log_odds_powers
 from .rules import compute_where, differentiable
 from .searches import searched
 
@@ -173,7 +173,7 @@ def _f_terms(dfn: Any, dfd: Any, nc: Any, x: Any) -> tuple[Any, Any, Any]:
     a, b, odds = dfn / 2, dfd / 2, dfn * x / dfd
     product = nc / 2 * (odds / (1 + odds))
     rest = log_odds_powers(a, b, odds) - nc / 2 + np.log(dfn / dfd)
-    return f_peak(a, b, product), product, lambda j: rest - special.betaln(a + j, b)
+    return f_peak(a, b, product), product, lambda j: rest - log_beta_.call(a + j, b)
 
 
 def _finite_f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:

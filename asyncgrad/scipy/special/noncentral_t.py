@@ -18,6 +18,7 @@ from ..ufuncs import special
 from .noncentral import where_finite
 from .rules import compute_where, differentiable
 from .searches import searched
+from .stirling import log_height, log_less_digamma
 from .trapezoid import trapezoid_nodes
 
 __all__ = ["nctdtr", "nctdtridf", "nctdtrinc", "nctdtrit", "t_log_density"]
@@ -50,7 +51,7 @@ def _t_terms(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
     logarithms, steps = _t_nodes(*(np.asarray(raw(one), float) for one in (df, nc, t)))
     s = np.exp(logarithms)
     shape = df / 2
-    logarithm = _log_height(shape) - shape * _exponential_rest(2 * logarithms) - np.square(t * s - nc) / 2
+    logarithm = log_height(shape) - shape * _exponential_rest(2 * logarithms) - np.square(t * s - nc) / 2
     return s, logarithm + steps + math.log(2 / math.sqrt(2 * math.pi))
 
 
@@ -110,14 +111,14 @@ def _by_df_of_score(df: Any, nc: Any, t: Any) -> Any:
     first, step, count = _score_nodes(*(np.asarray(raw(one), float) for one in (shape, nc, t)))
     constant = np.where(in_middle, 1.0, 0.0)
     beginning, total = t * constant - nc, 0.0
-    log_height, offset = _log_height(shape), _log_less_digamma(shape)
+    height, offset = log_height(shape), log_less_digamma(shape)
     size = max(1, _BLOCK // max(1, np.size(step)))
     for start in range(0, int(np.max(count, initial=1.0)), size):
         numbers = np.arange(start, start + size).reshape(-1, *[1] * np.ndim(step))
         logarithms = first + step * np.minimum(numbers, count)
         bend = _exponential_rest(2 * logarithms)
         ways = np.where(in_middle, np.expm1(logarithms), np.exp(logarithms))
-        weights = np.where(numbers < count, 2 * step, 0.0) * np.exp(log_height - shape * bend)
+        weights = np.where(numbers < count, 2 * step, 0.0) * np.exp(height - shape * bend)
         total = total + np.sum(weights * (offset - bend) * _normal_rise(beginning, t * ways), 0)
     return total / 2
 
@@ -168,29 +169,6 @@ def _normal_rise(start: Any, way: Any) -> Any:
     square, length = middle * middle, small * small
     series = 1 + length * (square - 1) / 24 + length * length * (square * square - 6 * square + 3) / 1920
     return np.where(is_small, np.exp(-square / 2) / math.sqrt(2 * math.pi) * small * series, far)
-
-
-#: Beyond it the series of Stirling is exact to all digits.
-_STIRLING = 16.0
-
-
-def _log_height(a: Any) -> Any:
-    """Return a * log(a) - a - gammaln(a), the logarithm of a density at its mode, with all digits of a great `a`."""
-    is_great = raw(a) > _STIRLING
-    great, small = np.where(is_great, a, 100.0), np.where(is_great, 1.0, a)
-    square = great**-2
-    series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))) / great
-    exact = small * np.log(small) - small - special.gammaln(small)
-    return np.where(is_great, np.log(great / (2 * math.pi)) / 2 - series, exact)
-
-
-def _log_less_digamma(a: Any) -> Any:
-    """Return log(a) - psi(a), the derivative of `_log_height`."""
-    is_great = raw(a) > _STIRLING
-    great, small = np.where(is_great, a, 100.0), np.where(is_great, 1.0, a)
-    square = great**-2
-    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240 - square / 132))))
-    return np.where(is_great, 1 / (2 * great) + series, np.log(small) - special.psi(small))
 
 
 _FORMULAS = {"df": _by_df, "nc": _by_nc, "t": _density}

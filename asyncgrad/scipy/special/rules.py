@@ -22,7 +22,7 @@ from ...core.recording.primitive import differentiable as _differentiable
 from ...errors import ArgumentTypeError, AsyncgradError
 from ..ufuncs import special
 
-__all__ = ["compute_where", "differentiable", "zeta_"]
+__all__ = ["compute_where", "differentiable", "quotient", "zeta_"]
 
 _DOUBLE = np.dtype(np.float64)
 #: By the character of a narrow dtype, the dtype that formulas compute in: a whole number stays one, if it may.
@@ -63,6 +63,12 @@ def compute_where(
     if np.all(inside):
         return formula(*arguments)
     return np.where(inside, formula(*(np.where(inside, one, safe) for one in arguments)), outside)
+
+
+def quotient(count: Any, value: Any) -> Any:
+    """Return count / value, and 0 where both are 0: the derivative of xlogy(count, value) by value."""
+    both = (raw(value) == 0) & (raw(count) == 0)
+    return count / np.where(both, 1.0, value) if np.any(both) else count / value
 
 
 #: The ufunc that SciPy's zeta calls.

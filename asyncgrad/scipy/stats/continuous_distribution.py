@@ -16,6 +16,7 @@ from ..arguments import floating
 from ..integrate.quadrature import quad
 from .distances import distance_log_, distance_power_, end_
 from .distribution import UnivariateDistribution, check_plain, holds_somewhere, narrowed
+from .integrals import integral_at_points
 from .log_tails import log_probability
 
 __all__ = ["ContinuousDistribution"]
@@ -96,11 +97,21 @@ class ContinuousDistribution(UnivariateDistribution):
             ]
             return np.reshape(np.stack(found), size) if found else np.zeros(size)
         ends = self._parted(first, last, rest[count:])
-        parts = [
-            quad(lambda y, *rest: function(floating(y), *rest), low, high, tuple(rest))[0]
-            for low, high in pairwise(ends)
-        ]
+        parts = [self._part(function, low, high, rest, ends) for low, high in pairwise(ends)]
         return sum(parts[1:], parts[0])
+
+    @staticmethod
+    def _part(function: Callable[..., Any], low: Any, high: Any, rest: Sequence[Any], ends: Sequence[Any]) -> Any:
+        """Return an integral between two of the ends of parts, by `quad` where points at once lack its digits."""
+        first, last = float(raw(low)), float(raw(high))
+        moves = any(isinstance(end, Tensor) and end.requires_grad for end in (low, high))
+        if not moves and first < last and np.isfinite(first) + np.isfinite(last):
+            inner = [end for end in (float(raw(end)) for end in ends) if np.isfinite(end)]
+            scale = inner[-1] - inner[0] or 1.0
+            found = integral_at_points(function, first, last, scale, rest)
+            if found is not None:
+                return found
+        return quad(lambda y, *rest: function(floating(y), *rest), low, high, tuple(rest))[0]
 
     def _parted(self, first: Any, last: Any, shapes: Sequence[Any]) -> list[Any]:
         """Return the ends of a part of the support, and between them those of the bulk, which `quad` could miss.
@@ -136,6 +147,18 @@ class ContinuousDistribution(UnivariateDistribution):
         mean, variance = self._mean_and_variance(*shapes)
         third, fourth = (self._moment_about(mean, order, shapes) for order in (3, 4))
         return third / variance**1.5, fourth / np.square(variance) - 3
+
+    def _integral_of_power(self, order: int, first: Any, last: Any, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
+        """Return the integral of the density times a power of the moved and scaled variable."""
+
+        def integrand(y: Any, loc: Any, scale: Any, *shapes: Any) -> Any:
+            return self._pdf(y, *shapes) * (y * scale + loc) ** order
+
+        return self._integral(integrand, first, last, (*moves, *shapes), count=2)
+
+    def _mean_of_power(self, order: int, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
+        shapes, moves = ([np.reshape(one, ()) for one in given] for given in (shapes, moves))
+        return self._integral_of_power(order, *self._expected_between(*shapes), shapes, moves)
 
     def _moment_about(self, middle: Any, order: int, shapes: Sequence[Any]) -> Any:
         def integrand(y: Any, middle: Any, *shapes: Any) -> Any:
@@ -241,7 +264,8 @@ class ContinuousDistribution(UnivariateDistribution):
         """
         loc, scale = moves
         end = self._support(*shapes)[at_last]
-        end = self._moved_and_scaled(end, moves) if end else loc
+        # An end may depend on shapes, of which some are of other elements: those that are infinite have no slope.
+        end = self._moved_and_scaled(np.where(is_here, end, 0.0), moves) if np.any(raw(end)) else loc
         distance = np.where(is_here, end - x if at_last else x - end, 1.0)
         # Exactly, whatever the rounding.
         distance = distance - np.where(is_here, raw(distance), 0.0)
@@ -480,8 +504,11 @@ class ContinuousDistribution(UnivariateDistribution):
 
         is_whole = "points" in kwds or "weight" in kwds
         ends = [first, last] if is_whole else self._parted(first, last, shapes)
-        parts = [quad(integrand, low, high, (shapes, loc, scale), **kwds)[0] for low, high in pairwise(ends)]
-        value = sum(parts[1:], parts[0])
+        if func is None and not kwds and not any(np.ndim(one) for one in (first, last, loc, scale, *shapes)):
+            value = self._integral_of_power(1, first, last, shapes, (loc, scale))
+        else:
+            parts = [quad(integrand, low, high, (shapes, loc, scale), **kwds)[0] for low, high in pairwise(ends)]
+            value = sum(parts[1:], parts[0])
         if conditional:
             # The ends of the support are no points inside of it.
             above = 0.0 if ub is None else self.sf(ub, *shapes, loc, scale)

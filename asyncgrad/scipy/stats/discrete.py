@@ -11,10 +11,11 @@ from scipy.special import _ufuncs
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
+from ..special.log_densities import GREAT, is_between, log_beta_, log_beta_mass, log_gamma_mass, psi_fall, where_great
+from ..special.rules import quotient
 from ..ufuncs import special
 from .discrete_distribution import DiscreteDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
-from .supports import quotient
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -40,7 +41,12 @@ def _log_choices(n: Any, k: Any) -> Any:
 def _summed_up_to(logpmf: Callable[..., Any], k: Any, *shapes: Any) -> Any:
     """Return the probability of k or less, the sum of those of all whole numbers from 0 on."""
     shape = np.broadcast_shapes(*(np.shape(raw(one)) for one in (k, *shapes)))
-    numbers = np.arange(float(np.max(k, initial=0.0)) + 1).reshape((-1,) + (1,) * len(shape))
+    numbers = np.arange(float(np.max(k, initial=0.0)) + 1)
+    if np.size(k) > 1 and all(np.size(raw(one)) == 1 for one in shapes):
+        # One sum has all of them on its way.
+        totals = np.cumsum(np.exp(logpmf(numbers, *(np.reshape(one, ()) for one in shapes))))
+        return np.reshape(totals[np.maximum(k, 0.0).astype(int)], shape)
+    numbers = numbers.reshape((-1,) + (1,) * len(shape))
     mask = np.broadcast_to(numbers <= k, (numbers.size, *shape))
     return np.sum(np.where(mask, np.exp(logpmf(np.where(mask, numbers, 0.0), *shapes)), 0.0), 0)
 
@@ -49,10 +55,21 @@ def _is_share(p: Any) -> Any:
     return (p >= 0) & (p <= 1)
 
 
+def _poisson_logarithm(k: Any, mu: Any) -> Any:
+    is_great = (k > GREAT) & (k < np.inf) & is_between(mu, np.inf)
+    return where_great(
+        is_great,
+        lambda k, mu: log_gamma_mass(k, mu) - np.log(k),
+        lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1) - mu,
+        (k, 100.0),
+        (mu, 100.0),
+    )
+
+
 @primitive()
 def poisson_logpmf_(k: Any, mu: Any) -> Any:
     """Return the logarithm of the probability of k, which has no derivative."""
-    return special.xlogy(k, mu) - special.gammaln(k + 1) - mu
+    return _poisson_logarithm(k, mu)
 
 
 @derivative(poisson_logpmf_, "mu")
@@ -74,7 +91,7 @@ def _slope(is_sure: Any, usual: Callable[[], Any], difference: Callable[[], Any]
 @primitive()
 def poisson_pmf_(k: Any, mu: Any) -> Any:
     """Return the probability of k, which has no derivative."""
-    return np.exp(special.xlogy(k, mu) - special.gammaln(k + 1) - mu)
+    return np.exp(_poisson_logarithm(k, mu))
 
 
 @derivative(poisson_pmf_, "mu")
@@ -201,7 +218,15 @@ def _(g: Any, k: Any, n: Any, p: Any) -> Array:
 @primitive()
 def trials_logpmf_(k: Any, n: Any, p: Any) -> Any:
     """Return the logarithm of that probability."""
-    return _log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
+    is_great = (n > GREAT) & (n < np.inf) & (k > 0) & (k < n) & is_between(p, 1.0)
+    return where_great(
+        is_great,
+        lambda k, n, p: log_beta_mass(k, n - k, p, 1 - p) + np.log(n) - np.log(k) - np.log(n - k),
+        lambda k, n, p: _log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p),
+        (k, 50.0),
+        (n, 100.0),
+        (p, 0.5),
+    )
 
 
 @derivative(trials_logpmf_, "p")
@@ -289,16 +314,47 @@ class Bernoulli(DiscreteDistribution):
         return special.entr(p) + special.entr(1 - p)
 
 
+def _failures_logarithm(k: Any, n: Any, p: Any) -> Any:
+    def usual(k: Any, n: Any, p: Any) -> Any:
+        ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
+        return ways + n * np.log(p) + special.xlog1py(k, -p)
+
+    is_great = (n + k > GREAT) & (n + k < np.inf) & (k > 0) & (n > 0) & is_between(p, 1.0)
+    return where_great(
+        is_great,
+        lambda k, n, p: log_beta_mass(n, k, p, 1 - p) - np.log(k),
+        usual,
+        (k, 100.0),
+        (n, 100.0),
+        (p, 0.5),
+    )
+
+
+@primitive()
+def failures_logpmf_(k: Any, n: Any, p: Any) -> Any:
+    """Return the logarithm of the probability of k failures before n successes; k has no derivative."""
+    return _failures_logarithm(k, n, p)
+
+
+@derivative(failures_logpmf_, "n")
+def _(g: Any, k: Any, n: Any, p: Any) -> Array:
+    return g * (np.log(p) - psi_fall(n, k))
+
+
+@derivative(failures_logpmf_, "p")
+def _(g: Any, k: Any, n: Any, p: Any) -> Array:
+    return g * (n / p - quotient(k, 1 - p))
+
+
 @primitive()
 def failures_pmf_(k: Any, n: Any, p: Any) -> Any:
     """Return the probability of k failures before n successes of probability p; k has no derivative."""
-    ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
-    return np.exp(ways + n * np.log(p) + special.xlog1py(k, -p))
+    return np.exp(_failures_logarithm(k, n, p))
 
 
 @derivative(failures_pmf_, "n")
 def _(g: Any, k: Any, n: Any, p: Any) -> Array:
-    return g * (failures_pmf_.call(k, n, p) * (special.psi(n + k) - special.psi(n) + np.log(p)))
+    return g * (failures_pmf_.call(k, n, p) * (np.log(p) - psi_fall(n, k)))
 
 
 @derivative(failures_pmf_, "p")
@@ -328,8 +384,7 @@ class NegativeBinomial(DiscreteDistribution):
         return 0.0, np.inf
 
     def _logpmf(self, k: Any, n: Any, p: Any) -> Any:
-        ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
-        return ways + n * np.log(p) + special.xlog1py(k, -p)
+        return failures_logpmf_.call(k, n, p)
 
     def _pmf(self, k: Any, n: Any, p: Any) -> Any:
         return failures_pmf_.call(k, n, p)
@@ -408,7 +463,7 @@ class BetaBinomial(DiscreteDistribution):
 
     def _logpmf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
         n = raw(n)
-        return _log_choices(n, k) + special.betaln(k + a, n - k + b) - special.betaln(a, b)
+        return _log_choices(n, k) + log_beta_.call(k + a, n - k + b) - log_beta_.call(a, b)
 
     def _cdf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
         return _summed_up_to(self._logpmf, k, n, a, b)
@@ -488,8 +543,8 @@ class BetaNegativeBinomial(DiscreteDistribution):
 
     def _logpmf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
         n = raw(n)
-        ways = -np.log(n + k) - special.betaln(n, k + 1)
-        return ways + special.betaln(a + n, b + k) - special.betaln(a, b)
+        ways = -np.log(n + k) - log_beta_.call(n, k + 1)
+        return ways + log_beta_.call(a + n, b + k) - log_beta_.call(a, b)
 
     def _cdf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
         return _summed_up_to(self._logpmf, k, n, a, b)

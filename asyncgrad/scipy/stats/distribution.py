@@ -287,10 +287,13 @@ class UnivariateDistribution(ABC):
                 f"asyncgrad.scipy.stats.{self.name}.moment takes an order from 0 to 4 for arrays of parameters, not "
                 f"{order}: call it for each of them"
             )
-        family: Any = self
-        options = dict(zip(("loc", "scale"), moves, strict=False))
-        found: Tensor = family.expect(lambda x: x**order, shapes, **options)
+        found: Tensor = self._checked(self._mean_of_power(order, shapes, moves), shapes, moves)
         return found
+
+    def _mean_of_power(self, order: int, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
+        """Return the mean of a power of the moved and scaled variable, for parameters that are single numbers."""
+        family: Any = self
+        return family.expect(lambda x: x**order, shapes, **dict(zip(("loc", "scale"), moves, strict=False)))
 
     def support(self, *args: Any, **kwds: Any) -> tuple[Any, Any]:
         """Return the ends of the support."""

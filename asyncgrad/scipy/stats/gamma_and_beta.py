@@ -13,11 +13,11 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
-from ..special.incomplete import finite_f_log_density
+from ..special.log_densities import GREAT, beta_log_density_, f_log_density_, gamma_log_density_, log_beta_
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
-from .supports import OnLine, Positive, by_mask, quotient
+from .supports import OnLine, Positive, by_mask
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -35,7 +35,7 @@ _FAR = 1e150
 @primitive()
 def student_logpdf_(y: Any, df: Any) -> Array:
     """Return the logarithm of the density of Student's distribution."""
-    return -special.xlog1py((df + 1) / 2, y * y / df) - special.betaln(df / 2, 0.5) - 0.5 * np.log(df)
+    return -special.xlog1py((df + 1) / 2, y * y / df) - log_beta_.call(df / 2, 0.5) - 0.5 * np.log(df)
 
 
 @derivative(student_logpdf_, "y")
@@ -77,59 +77,6 @@ def _student_bulk(df: Any) -> Any:
         return special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
 
     return by_mask(raw(df) > _MANY, series, of_few, (df, _MANY, 1.0))
-
-
-@primitive()
-def gamma_logpdf_(y: Any, a: Any) -> Any:
-    """Return the logarithm of the density of the gamma distribution."""
-    return special.xlogy(a - 1, y) - y - special.gammaln(a)
-
-
-@derivative(gamma_logpdf_, "y")
-def _(g: Any, y: Array, a: Any) -> Array:
-    return g * (quotient(a - 1, y) - 1)
-
-
-@derivative(gamma_logpdf_, "a")
-def _(g: Any, y: Any, a: Array) -> Array:
-    return g * (np.log(y) - special.psi(a))
-
-
-@primitive()
-def chi_squared_logpdf_(y: Any, df: Any) -> Any:
-    """Return the logarithm of the density of the chi-squared distribution."""
-    return special.xlogy(df / 2 - 1, y) - y / 2 - special.gammaln(df / 2) - math.log(2) * df / 2
-
-
-@derivative(chi_squared_logpdf_, "y")
-def _(g: Any, y: Array, df: Any) -> Array:
-    return g * (quotient(df / 2 - 1, y) - 0.5)
-
-
-@derivative(chi_squared_logpdf_, "df")
-def _(g: Any, y: Any, df: Any) -> Array:
-    return g * (0.5 * (np.log(y) - special.psi(df / 2) - math.log(2)))
-
-
-@primitive()
-def beta_logpdf_(y: Any, a: Any, b: Any) -> Any:
-    """Return the logarithm of the density of the beta distribution."""
-    return special.xlog1py(b - 1, -y) + special.xlogy(a - 1, y) - special.betaln(a, b)
-
-
-@derivative(beta_logpdf_, "y")
-def _(g: Any, y: Any, a: Any, b: Any) -> Array:
-    return g * (quotient(a - 1, y) - quotient(b - 1, 1 - y))
-
-
-@derivative(beta_logpdf_, "a")
-def _(g: Any, y: Any, a: Any, b: Any) -> Array:
-    return g * (np.log(y) - special.psi(a) + special.psi(a + b))
-
-
-@derivative(beta_logpdf_, "b")
-def _(g: Any, y: Any, a: Any, b: Any) -> Array:
-    return g * (np.log1p(-y) - special.psi(b) + special.psi(a + b))
 
 
 def gamma_entropy(a: Any) -> Any:
@@ -224,7 +171,7 @@ class Gamma(Positive):
     shapes: tuple[str, ...] = ("a",)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
-        return gamma_logpdf_.call(y, a)
+        return gamma_log_density_.call(a, y)
 
     def _power(self, at_last: bool, distance: Any, a: Any) -> tuple[Any, Any]:
         return a - 1, -distance - special.gammaln(a)
@@ -268,7 +215,7 @@ class ChiSquared(Positive):
     shapes: tuple[str, ...] = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
-        return chi_squared_logpdf_.call(y, df)
+        return gamma_log_density_.call(df / 2, y / 2) - math.log(2)
 
     def _power(self, at_last: bool, distance: Any, df: Any) -> tuple[Any, Any]:
         half = df / 2
@@ -315,7 +262,14 @@ class InverseGamma(Positive):
     def _logpdf(self, y: Any, a: Any) -> Any:
         is_zero = raw(y) == 0
         safe = np.where(is_zero, 1.0, y)
-        return np.where(is_zero, -np.inf, -(a + 1) * np.log(safe) - special.gammaln(a) - 1 / safe)
+        value = by_mask(
+            raw(a) > GREAT,
+            lambda a, y: gamma_log_density_.call(a, 1 / np.maximum(y, 1e-300)) - 2 * np.log(y),
+            lambda a, y: -(a + 1) * np.log(y) - special.gammaln(a) - 1 / y,
+            (a, 2 * GREAT, 1.0),
+            (safe, 1.0, 1.0),
+        )
+        return np.where(is_zero, -np.inf, value)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return special.gammaincc(a, 1 / y)
@@ -366,11 +320,11 @@ class Beta(ContinuousDistribution):
         return 0.0, 1.0
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
-        return beta_logpdf_.call(y, a, b)
+        return beta_log_density_.call(a, b, y)
 
     def _power(self, at_last: bool, distance: Any, a: Any, b: Any) -> tuple[Any, Any]:
         near, other = (b, a) if at_last else (a, b)
-        return near - 1, (1 - other) * distance - special.betaln(a, b)
+        return near - 1, (1 - other) * distance - log_beta_.call(a, b)
 
     def _cdf(self, y: Any, a: Any, b: Any) -> Any:
         return special.betainc(a, b, y)
@@ -416,12 +370,12 @@ class FRatio(Positive):
     shapes: tuple[str, ...] = ("dfn", "dfd")
 
     def _logpdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
-        return finite_f_log_density(dfn, dfd, y)
+        return f_log_density_.call(dfn, dfd, y)
 
     def _power(self, at_last: bool, distance: Any, dfn: Any, dfd: Any) -> tuple[Any, Any]:
         half = dfn / 2
         rate = (half + dfd / 2) * dfn / dfd
-        return half - 1, half * np.log(dfn / dfd) - special.betaln(half, dfd / 2) - rate * distance
+        return half - 1, half * np.log(dfn / dfd) - log_beta_.call(half, dfd / 2) - rate * distance
 
     def _cdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
         return special.fdtr(dfn, dfd, y)

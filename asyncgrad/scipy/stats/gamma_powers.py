@@ -339,9 +339,13 @@ class Erlang(SameVariable):
 
     shapes: tuple[str, ...] = ("a",)
     base: ContinuousDistribution = gamma
+    _has_powers = True
 
     def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
         return shapes
+
+    def _power(self, at_last: bool, distance: Any, a: Any) -> tuple[Any, Any] | None:
+        return self.base._power(at_last, distance, a)
 
 
 @final

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.tensor import asarray
+from ..special.log_densities import log_beta_
 from ..ufuncs import special
 from .double_exponential import half_line, interval
 from .implicit import Implicit
@@ -134,7 +135,7 @@ class GaussHypergeometric(Integrated):
 
     def _logpdf(self, y: Any, a: Any, b: Any, c: Any, z: Any) -> Any:
         powers = special.xlogy(a - 1, y) + special.xlog1py(b - 1, -y) - c * np.log1p(z * y)
-        return powers - special.betaln(a, b) - np.log(special.hyp2f1(c, a, a + b, -z))
+        return powers - log_beta_.call(a, b) - np.log(special.hyp2f1(c, a, a + b, -z))
 
     def _beyond(self, y: Any, shapes: Any, *, above: bool) -> Any:
         if not above:

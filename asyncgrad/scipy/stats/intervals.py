@@ -290,6 +290,12 @@ class Correlation(Transformed):
     base: ContinuousDistribution = beta
     _ends: tuple[float, float] = (-1.0, 1.0)
     _inner = 0.0
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any] | None:
+        half = c / 2
+        exponent, factor = beta._power(at_last, distance / 2, half, half)
+        return exponent, factor - half * math.log(2)
 
     def _base_shapes(self, *shapes: Any) -> tuple[Any, ...]:
         return shapes[0] / 2, shapes[0] / 2

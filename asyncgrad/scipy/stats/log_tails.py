@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.values import raw
+from ..special.log_densities import log_beta_
 from ..ufuncs import special
 
 __all__ = ["log_beta_below", "log_gamma_above", "log_gamma_below", "log_or", "log_probability"]
@@ -74,6 +75,6 @@ def log_beta_below(a: Any, b: Any, x: Any, mask: Any) -> Any:
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + (2 * m + 1)))
         rest = even / (1 + odd / (1 + rest))
     first = -(a + b) * x / (a + 1)
-    value = special.xlogy(a, x) + special.xlog1py(b, -x) - special.betaln(a, b) - np.log(a)
+    value = special.xlogy(a, x) + special.xlog1py(b, -x) - log_beta_.call(a, b) - np.log(a)
     value = value - np.log(1 + first / (1 + rest))
     return np.where(is_zero, -np.inf, value) if np.any(is_zero) else value

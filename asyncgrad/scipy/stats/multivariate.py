@@ -17,12 +17,12 @@ from ...errors import ArgumentError
 from ...numpy.random.rules import dirichlet as dirichlet_draw
 from ..arguments import floating
 from ..error_names import name_errors_of_methods
+from ..special.rules import quotient
 from ..ufuncs import special
 from ..unsupported import refuse_method
 from .covariance import Covariance
 from .gamma_and_beta import gamma_entropy, student_entropy
 from .normal import norm
-from .supports import quotient
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
+from ..special.log_densities import log_beta_
 from ..special.noncentral import chi_log_density, f_log_density
 from ..special.noncentral_t import t_log_density
 from ..ufuncs import special
@@ -173,7 +174,7 @@ class NoncentralF(_Noncentral):
     def _power(self, at_last: bool, distance: Any, dfn: Any, dfd: Any, nc: Any) -> tuple[Any, Any]:
         a, b, rate = dfn / 2, dfd / 2, dfn / dfd
         slope = (a + b) * rate * (nc / (2 * a) - 1)
-        return a - 1, slope * distance - nc / 2 + a * np.log(rate) - special.betaln(a, b)
+        return a - 1, slope * distance - nc / 2 + a * np.log(rate) - log_beta_.call(a, b)
 
     def _valid(self, *shapes: Any) -> Array:
         dfn, dfd, nc = shapes

@@ -50,7 +50,8 @@ def _bounded_standard(x: Any, loc: Any, scale: Any) -> Any:
 def normal_logpdf_(x: Any, loc: Any, scale: Any) -> Array:
     """Return the logarithm of the normal density."""
     y = _normal_standard(x, loc, scale)
-    return -0.5 * y * y - _LOG_ROOT - np.log(scale)
+    # The logarithm of a plain number is one, too: NumPy's would widen narrow numbers.
+    return -0.5 * y * y - _LOG_ROOT - (math.log(scale) if isinstance(scale, int | float) else np.log(scale))
 
 
 @derivative(normal_logpdf_, "x")

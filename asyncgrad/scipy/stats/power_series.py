@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
+from ..special.log_densities import log_beta_
 from ..special.zeta_functions import zeta_slope
 from ..ufuncs import special
 from .discrete_distribution import DiscreteDistribution
@@ -200,7 +201,7 @@ class YuleSimon(DiscreteDistribution):
         return 1.0, np.inf
 
     def _logpmf(self, k: Any, alpha: Any) -> Any:
-        return np.log(alpha) + special.betaln(k, alpha + 1)
+        return np.log(alpha) + log_beta_.call(k, alpha + 1)
 
     def _cdf(self, k: Any, alpha: Any) -> Any:
         return 1 - self._sf(k, alpha)
@@ -209,7 +210,7 @@ class YuleSimon(DiscreteDistribution):
         return k * special.beta(k, alpha + 1)
 
     def _log_above(self, mask: Any, k: Any, alpha: Any) -> Any:
-        return np.log(k) + special.betaln(k, alpha + 1)
+        return np.log(k) + log_beta_.call(k, alpha + 1)
 
     def _mean_and_variance(self, alpha: Any) -> tuple[Any, Any]:
         first, second = (np.where(raw(alpha) > order, alpha, order + 1.0) for order in (1, 2))

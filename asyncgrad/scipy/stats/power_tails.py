@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ...core.arrays.values import raw
+from ..special.log_densities import beta_prime_log_density_, log_beta_
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
-from .distances import linear_term
+from .distances import distance_log_, linear_term
 from .gamma_and_beta import beta
 from .location_scale import expon, laplace, logistic
 from .normal import norm
@@ -48,7 +49,7 @@ class BetaPrime(WithPowers):
         return shapes
 
     def _power(self, at_last: bool, distance: Any, a: Any, b: Any) -> tuple[Any, Any] | None:
-        return None if at_last else (a - 1, -(a + b) * distance - special.betaln(a, b))
+        return None if at_last else (a - 1, -(a + b) * distance - log_beta_.call(a, b))
 
     def _to_base(self, y: Any, *shapes: Any) -> Any:
         return y / (1 + y)
@@ -60,7 +61,7 @@ class BetaPrime(WithPowers):
         return -2 * np.log1p(y)
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Array:
-        return (a - 1) * np.log(y) - (a + b) * np.log1p(y) - special.betaln(a, b)
+        return beta_prime_log_density_.call(a, b, y)
 
     # Great numbers by their inverses, which have the swapped shapes: a share next to 1 has lost its digits.
 
@@ -359,6 +360,13 @@ class Kappa3(WithPowers):
     def _sf(self, y: Any, a: Any) -> Array:
         is_low = raw(y) < 1
         return np.where(is_low, 1 - self._cdf(y, a), -np.expm1(-self._to_base(np.where(is_low, 1.0, y), a)))
+
+    def _logcdf(self, y: Any, a: Any) -> Array:
+        is_low = raw(y) < 1
+        low = np.where(is_low, y, 1.0)
+        return np.where(
+            is_low, distance_log_.call(low, 1.0) - np.log(a + low**a) / a, -self._to_base(np.where(is_low, 1.0, y), a)
+        )
 
     def _logsf(self, y: Any, a: Any) -> Array:
         return np.log(self._sf(y, a))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -11,6 +10,7 @@ from scipy import stats as scipy_stats
 
 from ...core.arrays.values import constant_copy, raw
 from ...core.recording.primitive import derivative, primitive
+from ..special.stirling import log_height
 from ..special.tails import kolmogorov_slope, smirnov_derivative
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
@@ -76,25 +76,36 @@ def _(g: Any, y: Array, n: Any) -> Array:
     return -g * smirnov_derivative.call(y, n, 1)
 
 
-def _mean_powers(family: Any, n: Any, edges: Callable[[int], Any], survival: Any) -> list[Any]:
-    """Return the means of the first four powers, by integrals of the survival function over narrow pieces.
+def _mean_powers_of_one_side(n: Any) -> list[Any]:
+    """Return the means of the first four powers of Smirnov's statistic, by sums in closed form.
 
-    Args:
-        family: Smirnov's, or that of two sides.
-        n: the sizes of samples.
-        edges: by a size, those of pieces on which the function is a polynomial, or smooth.
-        survival: the function, of places and a size.
+    All are polynomials of n, and of Ramanujan's Q function of it, 1 + (n - 1) / n + (n - 1) (n - 2) / n**2 + ..., by
+    Abel's sums. `test_moments_of_smirnovs_statistic_are_those_of_its_polynomials` guards it.
     """
+    n = np.asarray(raw(n), float)
+    n = np.where((n >= 1) & (n == np.round(n)), n, np.nan)
+    # The sum of the terms of a Poisson distribution below its mean.
+    q = special.gammaincc(n, n) * np.exp(-log_height(n)) * n
+    return [
+        q / 2 / n,
+        (n / 2 - q / 6) / n**2,
+        n * (3 * q - 1) / 8 / n**3,
+        (n * n / 2 - n / 12 - q * (n / 4 - 1 / 30)) / n**4,
+    ]
+
+
+def _mean_powers_of_two_sides(family: Any, n: Any) -> list[Any]:
+    """Return the means of the first four powers, by integrals of the survival function over narrow pieces."""
     points, weights = special.roots_legendre(10)
     counts = np.asarray(raw(n))
     found = np.full((4, *counts.shape), np.nan)
     for index in np.ndindex(counts.shape):
         if family._valid(counts[index]):
             count = int(counts[index])
-            ends = np.asarray(edges(count))
+            ends = _edges_of_two_sides(count)
             widths = np.diff(ends)[:, np.newaxis]
             places = ends[:-1, np.newaxis] + (points + 1) / 2 * widths
-            terms = np.asarray(survival(places, count)) * weights * (widths / 2)
+            terms = np.asarray(scipy_stats.kstwo.sf(places, count)) * weights * (widths / 2)
             start = float(ends[0])
             found[:, *index] = [start**order + np.sum(order * places ** (order - 1) * terms) for order in (1, 2, 3, 4)]
     return list(found)
@@ -103,12 +114,6 @@ def _mean_powers(family: Any, n: Any, edges: Callable[[int], Any], survival: Any
 def _end(count: int) -> float:
     """Return a distance beyond which there is nothing."""
     return min(1.0, 5 / math.sqrt(count))
-
-
-def _edges_of_one_side(count: int) -> Any:
-    # At each multiple of 1 / n one more derivative goes on.
-    multiples = np.arange(min(count, 16) + 1) / count
-    return multiples if count <= 16 else np.concatenate([multiples, np.linspace(multiples[-1], _end(count), 7)[1:]])
 
 
 def _edges_of_two_sides(count: int) -> Any:
@@ -138,7 +143,7 @@ class Smirnov(Implicit):
         return special.smirnov(raw(n), y)
 
     def _mean_powers(self, n: Any) -> list[Any]:
-        return _mean_powers(self, n, _edges_of_one_side, lambda places, count: special.smirnov(count, places))
+        return _mean_powers_of_one_side(n)
 
     def _mean_and_variance(self, n: Any) -> tuple[Any, Any]:
         mean, second, _, _ = self._mean_powers(n)
@@ -185,7 +190,7 @@ class KolmogorovSmirnov(Implicit):
         return two_sided_cdf_.call(y, constant_copy(n), True)
 
     def _mean_powers(self, n: Any) -> list[Any]:
-        return _mean_powers(self, n, _edges_of_two_sides, scipy_stats.kstwo.sf)
+        return _mean_powers_of_two_sides(self, n)
 
     def _mean_and_variance(self, n: Any) -> tuple[Any, Any]:
         mean, second, _, _ = self._mean_powers(n)

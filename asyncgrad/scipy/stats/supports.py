@@ -26,7 +26,6 @@ __all__ = [
     "logarithm_over",
     "not_below_numbers",
     "one_minus_exp_",
-    "quotient",
     "smooth_size",
 ]
 
@@ -123,12 +122,6 @@ def log1p_power(y: Any, exponent: Any) -> Any:
 def smooth_size(y: Any) -> Any:
     """Return the absolute value, with the slope 1 at 0: for functions of it that are smooth there, as it is not."""
     return np.where(raw(y) < 0, -y, y)
-
-
-def quotient(count: Any, value: Any) -> Any:
-    """Return count / value, and 0 where both are 0: the derivative of xlogy(count, value) by value."""
-    both = (raw(value) == 0) & (raw(count) == 0)
-    return count / np.where(both, 1.0, value) if np.any(both) else count / value
 
 
 def logarithm_over(c: Any, y: Any) -> Any:

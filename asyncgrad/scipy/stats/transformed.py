@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.tensor import asarray
+from ..special.log_densities import log_beta_
 from ..special.zeta_functions import lambertw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
@@ -311,6 +312,10 @@ class ExponentialPower(Transformed):
 
     shapes: tuple[str, ...] = ("b",)
     base: ContinuousDistribution = expon
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any, b: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (b - 1, np.log(b) - 0.5 * linear_term(distance, 2 * b))
 
     def _to_base(self, y: Any, b: Any) -> Any:
         return np.expm1(np.minimum(y**b, 700.0))
@@ -437,7 +442,7 @@ class SkewT(WithPowers):
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
         powers = (a + 0.5) * self._log_share(y, a, b) + (b + 0.5) * self._log_share(-y, a, b)
-        return powers - (a + b - 1) * math.log(2) - special.betaln(a, b) - 0.5 * np.log(a + b)
+        return powers - (a + b - 1) * math.log(2) - log_beta_.call(a, b) - 0.5 * np.log(a + b)
 
     # Each side by the probability beyond, which has the digits.
 

@@ -531,3 +531,14 @@ def test_derivatives_of_splines_on_a_grid_are_asked_for_by_coordinate() -> None:
     for orders in ((1,), (0, -1)):
         with pytest.raises(ValueError, match="takes 2 orders"):
             ours(at, nu=orders)
+
+
+def test_a_surface_takes_the_points_of_an_open_grid() -> None:
+    x, y = np.linspace(0, 1, 5), np.linspace(0, 2, 6)
+    values = np.sin(x)[:, None] * np.cos(y)
+    ours, theirs = (module.RectBivariateSpline(x, y, values) for module in (interpolate, scipy.interpolate))
+
+    for points in (np.ix_(x[:3], y[1:]), (x[None, :3], y[1:, None])):
+        np.testing.assert_allclose(ours(*points).numpy(), theirs(*points), atol=1e-13)
+    with pytest.raises(ValueError, match="do not decrease"):
+        ours(*np.meshgrid(x[:3], y[:3]))

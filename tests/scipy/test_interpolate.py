@@ -542,3 +542,15 @@ def test_a_surface_takes_the_points_of_an_open_grid() -> None:
         np.testing.assert_allclose(ours(*points).numpy(), theirs(*points), atol=1e-13)
     with pytest.raises(ValueError, match="do not decrease"):
         ours(*np.meshgrid(x[:3], y[:3]))
+
+
+@pytest.mark.parametrize("kind", ["quadratic", "cubic", 5])
+@pytest.mark.parametrize("argument", [0, 1])
+def test_a_spline_through_nan_is_nan_everywhere(kind: str | int, argument: int) -> None:
+    arguments = [np.arange(8.0), np.arange(24.0).reshape(8, 3)]
+    arguments[argument][3] = np.nan
+
+    ours, theirs = (one.interp1d(*arguments, kind=kind, axis=0) for one in (interpolate, scipy.interpolate))
+
+    points = np.array([[1.5, 2.0]])
+    np.testing.assert_array_equal(ours(points).numpy(), theirs(points))

@@ -393,3 +393,12 @@ def test_narrow_samples_beside_wide_ones_have_the_digits_of_wide_ones(name: str)
     found, expected = (np.stack(getattr(module, name)(*samples)) for module in (stats, scipy.stats))
 
     np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_a_level_line_through_two_points_has_the_errors_of_scipy() -> None:
+    found, expected = (module.linregress([0.0, 1.0], [2.0, 2.0]) for module in (stats, scipy.stats))
+
+    np.testing.assert_array_equal([one.item() for one in found], expected)
+    assert found.intercept_stderr.item() == expected.intercept_stderr
+    with pytest.warns(RuntimeWarning, match="One or more sample arguments is too small"):
+        stats.levene([], [1.0, 2.0])

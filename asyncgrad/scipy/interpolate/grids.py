@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
@@ -127,7 +127,9 @@ class interp1d:
         if self._kind == "nan":
             return (points.reshape((*points.shape, *(1,) * (self.y.ndim - 1))) + self.y[0]) * np.nan
         if self._kind in ("linear", "slinear"):
-            left = np.clip(np.searchsorted(breaks, where) - 1, 0, last - 1)
+            # At a point SciPy's spline of degree 1 is that of the next interval, which tells where a value is nan.
+            side: Literal["left", "right"] = "right" if self._kind == "slinear" else "left"
+            left = np.clip(np.searchsorted(breaks, where, side) - 1, 0, last - 1)
             shape = (*points.shape, *(1,) * (self.y.ndim - 1))
             start = self.x[left]
             share = ((points - start) / (self.x[left + 1] - start)).reshape(shape)

@@ -385,3 +385,8 @@ def test_old_names_of_parameters_are_taken() -> None:
 
 def test_the_l_moments_of_all_numbers_are_those_of_one_sample() -> None:
     assert stats.lmoment(_DATA, axis=None).tolist() == stats.lmoment(_DATA.ravel()).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:One or more sample arguments is too small")
+def test_a_trimmed_mean_of_nothing_is_nan_whatever_is_cut() -> None:
+    assert np.isnan(stats.trim_mean([], 0.6).item())

@@ -629,7 +629,8 @@ def trim_mean(
         shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
     count = a.shape[axis]
     cut = int(proportiontocut * count)
-    if not count:
+    if np.isnan(raw(a)).all():
+        # Of no observations, too, whatever is cut.
         return np.nan * np.sum(a, axis, keepdims=keepdims)
     if cut >= count - cut:
         raise ValueError(f"scipy.stats.trim_mean takes a proportiontocut below 0.5, not {proportiontocut}")

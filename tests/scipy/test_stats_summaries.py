@@ -390,3 +390,4 @@ def test_the_l_moments_of_all_numbers_are_those_of_one_sample() -> None:
 @pytest.mark.filterwarnings("ignore:One or more sample arguments is too small")
 def test_a_trimmed_mean_of_nothing_is_nan_whatever_is_cut() -> None:
     assert np.isnan(stats.trim_mean([], 0.6).item())
+    assert stats.trim_mean(np.ones((0, 2)), 0.6, axis=None, keepdims=True).shape == (1, 1)

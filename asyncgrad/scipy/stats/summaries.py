@@ -631,7 +631,8 @@ def trim_mean(
     cut = int(proportiontocut * count)
     if np.isnan(raw(a)).all():
         # Of no observations, too, whatever is cut.
-        return np.nan * np.sum(a, axis, keepdims=keepdims)
+        nothing = np.nan * np.sum(a, axis)
+        return nothing.reshape(shape) if keepdims else nothing
     if cut >= count - cut:
         raise ValueError(f"scipy.stats.trim_mean takes a proportiontocut below 0.5, not {proportiontocut}")
     kept = np.sort(a, axis)[(slice(None),) * axis + (slice(cut, count - cut),)]

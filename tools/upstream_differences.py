@@ -490,12 +490,6 @@ DIFFERENCES = (
         "differences have one step for all of them, and draws lose digits where they are wrapped",
     ),
     Difference(
-        r"scipy\.stats\.moment",
-        "raised",
-        "`scipy.stats.moment` with `moment=`",
-        "the argument's name is `order`",
-    ),
-    Difference(
         r"scipy\.stats\.\w+(\(\))?\.(pdf|logpdf|[cs]f|log[cs]f|ppf|isf)",
         "dtype",
         "distributions without shapes, of numbers in single precision",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from .arrays.device_arrays import explain_refusal, name_shapes
 from .arrays.tensor_base import TensorBase
-from .arrays.values import is_device_array, is_labelled, raw, refuse_masked, refuse_sparse, zeros_like
+from .arrays.values import computes_ufuncs, is_device_array, is_labelled, raw, refuse_masked, refuse_sparse, zeros_like
 from .ops.linear_algebra import matmul
 from .settings.arguments import takes
 from .settings.callers import shorten_traceback
@@ -35,17 +36,26 @@ OPERATORS: dict[str, Callable[[str, Any, Any, bool], Any]] = {}
 
 
 def defer_or_raise(other: Any, error: Exception, name: str, tensor: T, reflected: bool = False) -> T:
-    """Return NotImplemented for an operand whose class sets `__array_ufunc__` to None; raise the error for any other.
+    """Return NotImplemented for an operand that a NumPy array leaves the operator to; raise the error for any other.
 
-    The operators of SciPy's sparse matrices and arrays are computed by `asyncgrad.scipy.sparse`.
+    That is one whose class sets `__array_ufunc__` to None, or has none and an `__array_priority__` above a tensor's. An
+    `__array_ufunc__` of its own computes the operator, and SciPy's sparse matrices' and arrays' are computed by
+    `asyncgrad.scipy.sparse`.
 
     The error names the shapes of both operands where they do not fit.
 
     It is called only after NumPy has refused the operand: checking each operand first would slow every operation.
     """
-    if isinstance(error, TypeError) and getattr(type(other), "__array_ufunc__", error) is None:
-        deferred: T = NotImplemented
-        return deferred
+    if isinstance(error, TypeError):
+        protocol = getattr(type(other), "__array_ufunc__", error)
+        priority = getattr(tensor, "__array_priority__", math.inf)
+        if protocol is None or (protocol is error and getattr(other, "__array_priority__", 0) > priority):
+            deferred: T = NotImplemented
+            return deferred
+        ufunc = getattr(np, name, None)
+        if isinstance(ufunc, np.ufunc) and computes_ufuncs(other):
+            computed: T = ufunc(*((other, tensor) if reflected else (tensor, other)))
+            return computed
     shorten_traceback(error)
     if tensor is not None and type(other).__module__.startswith("scipy.sparse."):
         result = _apply_sparse(name, tensor, other, reflected)

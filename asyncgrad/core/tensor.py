@@ -33,7 +33,16 @@ from .array_operators import (
 from .arrays.interception import add_entry_methods, add_entry_names
 from .arrays.tensor_base import AutogradMeta, TensorBase, ViewMeta
 from .arrays.typed import LikeFirst
-from .arrays.values import is_device_array, is_number_dtype, moved_array, on_device, raw, refuse_sparse, register_tensor
+from .arrays.values import (
+    computes_ufuncs,
+    is_device_array,
+    is_number_dtype,
+    moved_array,
+    on_device,
+    raw,
+    refuse_sparse,
+    register_tensor,
+)
 from .conversions import array_advice, is_asked_by_sparse_operator, is_plain_conversion, number_advice
 from .einops_backend import register_imported_einops
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
@@ -291,6 +300,9 @@ class Tensor(Variable):
         try:
             return call_ufunc(ufunc, method, inputs, kwargs)
         except Exception as error:
+            # Only now: to ask each input first would slow every operation.
+            if isinstance(error, TypeError) and any(map(computes_ufuncs, inputs)):
+                return NotImplemented
             shorten_traceback(error)
             refuse_sparse(ufunc.__name__, inputs, error)
             raise

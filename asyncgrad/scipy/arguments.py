@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from ..core.tensor import Tensor, asarray
 
-__all__ = ["bands_of", "double", "floating", "lapack_numbers", "matrices", "number_as_matrix", "plain_options"]
+__all__ = [
+    "bands_of",
+    "double",
+    "floating",
+    "lapack_numbers",
+    "matrices",
+    "number_as_matrix",
+    "plain_options",
+    "with_old_name",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def floating(value: Any) -> Any:
@@ -65,6 +78,23 @@ def bands_of(name: str, value: Any, *, may_be_none: bool = False) -> Any:
     if bands.ndim != 2 or (bands.shape[1] and not bands.shape[0] and not may_be_none):
         raise ValueError(f"scipy.linalg.{name} takes bands of shape (u + 1, n), not {bands.shape}")
     return bands
+
+
+def with_old_name(old: str, new: str) -> Callable[[F], F]:
+    """Return a decorator for a function that takes a parameter by the name, too, that SciPy has had for it."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def renamed(*args: Any, **kwargs: Any) -> Any:
+            if old in kwargs:
+                if new in kwargs:
+                    raise TypeError(f"{function.__name__}() got multiple values for argument {new}, once as {old}")
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return cast("F", renamed)
+
+    return decorate
 
 
 def plain_options(options: Any) -> Any:

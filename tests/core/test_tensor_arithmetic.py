@@ -148,6 +148,34 @@ def test_an_operator_leaves_other_types_to_decide():
     assert (ag.tensor([1.0]) == Other()) == "eq"
 
 
+def test_an_operator_is_left_to_a_class_of_higher_priority_and_to_ufuncs_of_its_own():
+    class First:
+        __array_priority__ = 2000.0
+
+        def __radd__(self, left: Any) -> str:
+            return "radd"
+
+        def __rpow__(self, left: Any) -> str:
+            return "rpow"
+
+        def __rdivmod__(self, left: Any) -> str:
+            return "rdivmod"
+
+    class Computing:
+        def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+            return NotImplemented if ufunc is np.multiply else f"{ufunc.__name__} {method}"
+
+    for x in (np.ones(2), ag.tensor([1.0, 1.0]), ag.tensor([1.0, 1.0], requires_grad=True)):
+        assert (x + First(), x ** First(), divmod(x, First())) == ("radd", "rpow", "rdivmod")
+        assert (x + Computing(), x @ Computing(), np.add(x, Computing())) == (
+            "add __call__",
+            "matmul __call__",
+            "add __call__",
+        )
+        with pytest.raises(TypeError):
+            x * Computing()
+
+
 DTYPES = [np.bool_, np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float16, np.float32, np.float64, np.complex64]
 SCALARS = [True, 2, 300, -1, 2.5, 1j, np.float32(2.5), np.float64(2.5), np.int8(2), np.int64(2), np.uint8(2)]
 

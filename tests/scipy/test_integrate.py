@@ -532,3 +532,13 @@ def test_samples_and_their_places_are_checked() -> None:
         integrate.simpson([])
     with pytest.raises(ArgumentError, match="increases along the axis"):
         integrate.cumulative_simpson(np.ones(4), x=[0.0, 1.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("x", [[4, 3, 4], [1, 1, 2], [2, 1, 1], [0, 1, 2, 2], [0, 2, 2, 5], [0, 1, 3, 1], [0, 2, 2, 2]])
+def test_simpson_has_the_value_of_scipy_where_places_coincide(x: list[int]) -> None:
+    samples = np.array([2.0, 0.0, 1.0, 5.0])[: len(x)]
+
+    expected = scipy.integrate.simpson(samples, x=x)
+
+    assert integrate.simpson(samples, x=x).item() == pytest.approx(expected, abs=1e-14)
+    assert sync.gradcheck(lambda y: integrate.simpson(y, x=x), (leaf(samples),))

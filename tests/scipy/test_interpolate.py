@@ -531,3 +531,55 @@ def test_derivatives_of_splines_on_a_grid_are_asked_for_by_coordinate() -> None:
     for orders in ((1,), (0, -1)):
         with pytest.raises(ValueError, match="takes 2 orders"):
             ours(at, nu=orders)
+
+
+def test_a_surface_takes_the_points_of_an_open_grid() -> None:
+    x, y = np.linspace(0, 1, 5), np.linspace(0, 2, 6)
+    values = np.sin(x)[:, None] * np.cos(y)
+    ours, theirs = (module.RectBivariateSpline(x, y, values) for module in (interpolate, scipy.interpolate))
+
+    for points in (np.ix_(x[:3], y[1:]), (x[None, :3], y[1:, None])):
+        np.testing.assert_allclose(ours(*points).numpy(), theirs(*points), atol=1e-13)
+    with pytest.raises(ValueError, match="do not decrease"):
+        ours(*np.meshgrid(x[:3], y[:3]))
+
+
+@pytest.mark.parametrize("kind", ["quadratic", "cubic", 5])
+@pytest.mark.parametrize("argument", [0, 1])
+def test_a_spline_through_nan_is_nan_everywhere(kind: str | int, argument: int) -> None:
+    arguments = [np.arange(8.0), np.arange(24.0).reshape(8, 3)]
+    arguments[argument][3] = np.nan
+
+    ours, theirs = (one.interp1d(*arguments, kind=kind, axis=0) for one in (interpolate, scipy.interpolate))
+
+    points = np.array([[1.5, 2.0]])
+    np.testing.assert_array_equal(ours(points).numpy(), theirs(points))
+
+
+def test_no_derivative_of_a_spline_is_the_spline_with_what_lies_beyond_its_coefficients() -> None:
+    t, c, k = scipy.interpolate.splrep(np.arange(8.0), np.arange(8.0) ** 2)
+    c[-k:] = 0.5
+    tck = (t, ag.tensor(c, requires_grad=True), k)
+
+    for derive in (interpolate.splder, interpolate.splantider):
+        found = derive(tck, 0)
+        np.testing.assert_array_equal(found[1].detach().numpy(), c)
+        (grad,) = sync.grad(found[1].sum(), [tck[1]])
+        np.testing.assert_array_equal(grad.numpy(), 1.0)
+
+
+def test_a_spline_of_lines_is_nan_where_that_of_scipy_is() -> None:
+    x, y = np.arange(10.0), np.arange(10.0)
+    y[6] = np.nan
+    points = [0.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 9.0]
+
+    ours, theirs = (one.interp1d(x, y, kind="slinear")(points) for one in (interpolate, scipy.interpolate))
+
+    np.testing.assert_array_equal(ours.numpy(), theirs)
+
+
+def test_the_integral_of_a_spline_of_several_numbers_is_its_own() -> None:
+    spline = interpolate.make_interp_spline(np.arange(6.0), np.ones((6, 2)))
+
+    with pytest.raises(ValueError, match=r"write spline\.integrate"):
+        interpolate.splint(0, 1, spline)

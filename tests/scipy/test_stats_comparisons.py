@@ -309,6 +309,7 @@ def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
         call()
 
 
+@pytest.mark.filterwarnings("ignore:After omitting NaNs")
 def test_what_has_no_statistic_has_no_p_value() -> None:
     equal = np.ones(4)
     for equal_var in (True, False):
@@ -380,6 +381,7 @@ def test_spreads_of_samples_leave_out_nan_as_scipy() -> None:
 
 @pytest.mark.parametrize("name", ["bartlett", "levene"])
 @pytest.mark.parametrize("samples", [([], [3.0, 4.0]), ([1.0, 1.0], [3.0, 3.0])])
+@pytest.mark.filterwarnings("ignore:One or more sample arguments is too small")
 def test_samples_without_spread_or_numbers_have_spreads_that_are_none(name: str, samples: Any) -> None:
     found = getattr(stats, name)(*samples)
 
@@ -393,3 +395,12 @@ def test_narrow_samples_beside_wide_ones_have_the_digits_of_wide_ones(name: str)
     found, expected = (np.stack(getattr(module, name)(*samples)) for module in (stats, scipy.stats))
 
     np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_a_level_line_through_two_points_has_the_errors_of_scipy() -> None:
+    found, expected = (module.linregress([0.0, 1.0], [2.0, 2.0]) for module in (stats, scipy.stats))
+
+    np.testing.assert_array_equal([one.item() for one in found], expected)
+    assert found.intercept_stderr.item() == expected.intercept_stderr
+    with pytest.warns(RuntimeWarning, match="One or more sample arguments is too small"):
+        stats.levene([], [1.0, 2.0])

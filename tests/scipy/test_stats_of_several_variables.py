@@ -318,6 +318,8 @@ def test_draws_by_a_root_are_scipys(size: Any) -> None:
 def test_a_share_of_0_has_no_density_by_a_small_concentration() -> None:
     with pytest.raises(ValueError, match="no share of 0 whose concentration is less than 1"):
         stats.dirichlet.logpdf([0.0, 0.5, 0.5], [0.5, 1.0, 2.0])
+    with pytest.raises(ValueError, match=r"shape \(k,\) or \(k, n\), not \(3, 1, 1\)"):
+        stats.dirichlet.logpdf(np.full((3, 1, 1), 1 / 3), [0.5, 1.0, 2.0])
 
 
 def test_how_probabilities_are_estimated_may_be_told_beforehand() -> None:

@@ -217,7 +217,6 @@ def test_the_entropy_of_shares_of_which_one_is_nothing_is_scipys() -> None:
         (lambda: stats.describe(_DATA[:0]), r"takes data, not an array of shape \(0, 3\)"),
         (lambda: stats.directional_stats(_WEIGHTS), r"two axes or more, not of shape \(3,\)"),
         (lambda: stats.lmoment(_DATA, 0), "whole numbers from 1 on, not 0"),
-        (lambda: stats.lmoment(_DATA, axis=None), "not None: reshape"),
         (lambda: stats.expectile(_DATA[:0]), r"not an array of shape \(0, 3\)"),
         (lambda: stats.lmoment(_DATA, sorted=1), "sorted True or False, not 1"),
         (lambda: stats.differential_entropy(_DATA, window_length=2), "less than half of 4 numbers, not 2"),
@@ -239,9 +238,12 @@ def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
 def test_a_summary_of_nothing_is_scipys(name: str, shape: tuple[int, ...]) -> None:
     options: dict[str, Any] = {"axis": 0, **({"proportiontocut": 0.1} if name == "trim_mean" else {})}
     with warnings.catch_warnings(action="ignore"):
-        expected = getattr(scipy.stats, name)(np.zeros(shape), **options)
+        found, expected = (
+            getattr(module, name)(data, **options)
+            for module, data in ((stats, ag.tensor(np.zeros(shape))), (scipy.stats, np.zeros(shape)))
+        )
 
-    np.testing.assert_array_equal(getattr(stats, name)(ag.tensor(np.zeros(shape)), **options), expected)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("name", ["trim_mean", "zscore"])
@@ -282,6 +284,7 @@ def test_a_transform_of_numbers_of_both_signs_is_smooth_at_0() -> None:
     np.testing.assert_allclose(grad, 1.0, rtol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:After omitting NaNs")
 def test_a_test_of_nothing_but_nan_has_the_parts_of_others() -> None:
     nothing = ag.tensor(np.full((9, 2), np.nan))
     for name in ("skewtest", "kurtosistest", "normaltest", "jarque_bera", "chisquare"):
@@ -342,3 +345,49 @@ def test_data_at_the_edge_of_what_is_summed_up_have_scipys_result(
     for one, other in zip(map(np.asarray, found), map(np.asarray, expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-7)
         assert one.dtype == other.dtype
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3)])
+@pytest.mark.parametrize(
+    "name", ["gmean", "hmean", "iqr", "kurtosistest", "moment", "sem", "skew", "tvar", "variation"]
+)
+def test_of_no_observations_a_summary_is_nan_and_warns_in_the_words_of_scipy(name: str, shape: tuple[int, ...]) -> None:
+    data = ag.tensor(np.zeros(shape), requires_grad=True)
+
+    with pytest.warns(RuntimeWarning, match="too small; all") as ours:
+        found = getattr(stats, name)(data, axis=0)
+    with pytest.warns(RuntimeWarning, match="too small; all") as theirs:
+        expected = getattr(scipy.stats, name)(np.zeros(shape), axis=0)
+
+    assert [str(one.message) for one in theirs] == [str(one.message) for one in ours]
+    first = found[0] if isinstance(found, tuple) else found
+    np.testing.assert_array_equal(first.detach().numpy(), expected[0] if isinstance(expected, tuple) else expected)
+
+
+def test_a_line_of_which_nan_leaves_too_little_is_warned_of_in_the_words_of_scipy() -> None:
+    data = np.array([[1.0, np.nan], [2.0, np.nan], [4.0, 3.0]])
+
+    with pytest.warns(RuntimeWarning, match="After omitting NaNs, one or more axis-slices"):
+        found = stats.sem(data, nan_policy="omit")
+
+    assert np.isnan(found.numpy()).tolist() == [False, True]
+
+
+def test_old_names_of_parameters_are_taken() -> None:
+    assert stats.moment(_DATA, moment=3).tolist() == stats.moment(_DATA, 3).tolist()
+    assert (
+        stats.ks_1samp(_DATA[:, 0], scipy.stats.norm.cdf, mode="exact").pvalue
+        == stats.ks_1samp(_DATA[:, 0], scipy.stats.norm.cdf, method="exact").pvalue
+    )
+    with pytest.raises(TypeError, match="multiple values for argument order, once as moment"):
+        stats.moment(_DATA, order=2, moment=3)
+
+
+def test_the_l_moments_of_all_numbers_are_those_of_one_sample() -> None:
+    assert stats.lmoment(_DATA, axis=None).tolist() == stats.lmoment(_DATA.ravel()).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:One or more sample arguments is too small")
+def test_a_trimmed_mean_of_nothing_is_nan_whatever_is_cut() -> None:
+    assert np.isnan(stats.trim_mean([], 0.6).item())
+    assert stats.trim_mean(np.ones((0, 2)), 0.6, axis=None, keepdims=True).shape == (1, 1)

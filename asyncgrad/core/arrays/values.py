@@ -33,6 +33,7 @@ __all__ = [
     "check_numbers",
     "clone",
     "clone_like",
+    "computes_ufuncs",
     "constant_copy",
     "contiguous",
     "counted",
@@ -504,6 +505,12 @@ def counted(number: int, what: str) -> str:
 def is_labelled(value: Any) -> bool:
     """Tell whether this is an object of xarray, which computes with the array that it holds, a tensor too."""
     return type(value).__module__.startswith("xarray.")
+
+
+def computes_ufuncs(value: Any) -> bool:
+    """Tell whether this is no array, and its class has an `__array_ufunc__` of its own, which NumPy calls."""
+    has_own = getattr(type(value), "__array_ufunc__", None) is not None
+    return has_own and not isinstance(value, (np.ndarray, TensorBase)) and not is_device_array(value)
 
 
 def is_number_dtype(dtype: Any) -> bool:

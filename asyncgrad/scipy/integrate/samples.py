@@ -90,13 +90,13 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
     first, second = steps[..., 0:last:2], steps[..., 1:last:2]
     parts = _first_part(y[..., 0:last:2], y[..., 1:last:2], y[..., 2 : last + 1 : 2], first, second)
     parts = parts + _first_part(y[..., 2 : last + 1 : 2], y[..., 1:last:2], y[..., 0:last:2], second, first)
-    # As SciPy, where one of the two steps is 0.
-    is_empty = raw(first) * raw(second) == 0
+    # As SciPy, where one of the two steps is 0, or the second undoes the first.
+    is_empty = (raw(first) * raw(second) == 0) | (raw(first) + raw(second) == 0)
     if is_empty.any():
         parts = np.where(is_empty, (first + second) * (y[..., 0:last:2] + y[..., 2 : last + 1 : 2]) / 3, parts)
     result = np.sum(parts, axis=-1)
     if count % 2 == 0:
-        result = result + _first_part(y[..., -1], y[..., -2], y[..., -3], steps[..., -1], steps[..., -2])
+        result = result + _last_part(y[..., -1], y[..., -2], y[..., -3], steps[..., -1], steps[..., -2])
         if not result.ndim:
             # SciPy's correction is in double precision, and a number takes its dtype, where an array keeps its own.
             result = result.astype(np.result_type(result.dtype, float), copy=False)
@@ -206,6 +206,17 @@ def _first_part(y0: Any, y1: Any, y2: Any, step: Any, other: Any) -> Any:
     # The slope is that of the chord less the parabola's bend.
     bend = np.where(both == 0, 0.0, ((y2 - y1) * step / safe_other - (y1 - y0)) / safe)
     return step * (y0 + y1) / 2 - bend * step**2 / 6
+
+
+def _last_part(y0: Any, y1: Any, y2: Any, step: Any, other: Any) -> Any:
+    """Return Simpson's correction for the last of an odd number of steps, given from the end on."""
+    found = _first_part(y0, y1, y2, step, other)
+    is_empty, is_undone = raw(other) == 0, raw(step) + raw(other) == 0
+    if is_empty.any() or is_undone.any():
+        # There is no parabola: SciPy leaves out the terms that would divide by 0.
+        found = np.where(is_undone, step * y1 / 3, found)
+        found = np.where(is_empty, step * y0 / 3, found)
+    return found
 
 
 def _with_first(sums: Array, first: float) -> Any:

@@ -404,6 +404,8 @@ def splder(tck: Any, n: int = 1) -> Any:
     t, c, k = tck
     if n > k:
         raise ValueError(f"splder takes an order n up to the degree, {k}, not {n}")
+    if not n:
+        return double(t), double(c), k
     t, c, k = BSpline(t, c, k).derivative(n).tck
     return t, np.concatenate([c, np.zeros((k + 1, *c.shape[1:]))]), k
 
@@ -417,7 +419,11 @@ def splantider(tck: Any, n: int = 1) -> Any:
         return splder(tck, -n)
     if hasattr(tck, "tck"):
         return tck.antiderivative(n)
-    t, c, k = BSpline(*tck).antiderivative(n).tck
+    t, c, k = tck
+    if not n:
+        # What lies beyond the coefficients stays, too.
+        return double(t), double(c), k
+    t, c, k = BSpline(t, c, k).antiderivative(n).tck
     return t, np.concatenate([c, np.broadcast_to(c[-1], (k + 1, *c.shape[1:]))]), k
 
 

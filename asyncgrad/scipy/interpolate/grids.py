@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
@@ -85,7 +85,11 @@ class interp1d:
         self.y: Any = values
         self._kind = kind
         self._spline: Any = None
-        if kind == "cubic":
+        is_spline = kind in ("quadratic", "cubic") or is_degree
+        if is_spline and (np.isnan(raw(points)).any() or np.isnan(raw(values)).any()):
+            # A spline follows all points: with nan in one it is nan everywhere.
+            self._kind = "nan"
+        elif kind == "cubic":
             self._spline = CubicSpline(points, values)
         elif kind == "quadratic" or is_degree:
             self._spline = make_interp_spline(points, values, degree)
@@ -120,8 +124,12 @@ class interp1d:
     def _stepwise(self, points: Any) -> Any:
         """Return values that are linear between the points, or those of one of the two points."""
         where, breaks, last = raw(points), raw(self.x), self.x.size - 1
+        if self._kind == "nan":
+            return (points.reshape((*points.shape, *(1,) * (self.y.ndim - 1))) + self.y[0]) * np.nan
         if self._kind in ("linear", "slinear"):
-            left = np.clip(np.searchsorted(breaks, where) - 1, 0, last - 1)
+            # At a point SciPy's spline of degree 1 is that of the next interval, which tells where a value is nan.
+            side: Literal["left", "right"] = "right" if self._kind == "slinear" else "left"
+            left = np.clip(np.searchsorted(breaks, where, side) - 1, 0, last - 1)
             shape = (*points.shape, *(1,) * (self.y.ndim - 1))
             start = self.x[left]
             share = ((points - start) / (self.x[left + 1] - start)).reshape(shape)

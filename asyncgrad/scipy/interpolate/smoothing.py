@@ -217,9 +217,17 @@ def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
         full_output: whether to return the integrals of the B-splines, too, with zeros up to the number of knots; not
             for a curve.
 
+    Raises:
+        ValueError: a BSpline has several numbers at each point.
+
     Source: scipy.interpolate.splint.
     """
     t, c, k = getattr(tck, "tck", tck)
+    if hasattr(tck, "tck") and np.ndim(c) > 1:
+        raise ValueError(
+            f"splint takes a BSpline with coefficients of shape (n,), not {np.shape(c)}: write "
+            "spline.integrate(a, b, extrapolate=False)"
+        )
     if not hasattr(tck, "tck") and is_curve(c):
         return [splint(a, b, (t, one, k)) for one in c]
     area = BSpline(t, c, k).integrate(a, b, extrapolate=False)

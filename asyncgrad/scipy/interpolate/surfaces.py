@@ -45,7 +45,7 @@ class FittedSurface:
         """Return the values at the points of a grid, or those of a derivative.
 
         Args:
-            x: the points of the first axis, increasing.
+            x: the points of the first axis, increasing; of an open grid, too, whose other axes have length 1.
             y: those of the second axis.
             dx: the order of the derivative by the first variable.
             dy: that by the second.
@@ -54,9 +54,9 @@ class FittedSurface:
         x, y = double(x), double(y)
         if grid:
             for one in (x, y):
-                if one.ndim > 1 or (np.diff(raw(np.atleast_1d(one))) < 0).any():
+                if one.size > max(one.shape, default=1) or (np.diff(raw(one).reshape(-1)) < 0).any():
                     raise ValueError(f"{_name(self)} takes x and y of a grid that do not decrease: or grid=False")
-            first, second = self._bases(np.atleast_1d(x), np.atleast_1d(y), dx, dy)
+            first, second = self._bases(x.reshape((-1,)), y.reshape((-1,)), dx, dy)
             return first @ self._coefficients @ second.T
         x, y = np.broadcast_arrays(x, y)
         first, second = self._bases(x.reshape((-1,)), y.reshape((-1,)), dx, dy)

@@ -310,7 +310,7 @@ register_results(TtestResult)
 register_results(LinregressResult)
 
 
-@by_nan_policy("x", "y")
+@by_nan_policy("x", "y", fewest=2)
 @nan_of_few("x", "y", results=6, fewest=2)
 def _line(x: Any, y: Any, alternative: str, axis: Any, nan_policy: str, keepdims: bool) -> tuple[Any, ...]:
     x, y = floating(x), floating(y)
@@ -330,7 +330,7 @@ def _line(x: Any, y: Any, alternative: str, axis: Any, nan_policy: str, keepdims
     r = np.where(is_flat, np.nan, np.where(np.abs(raw(bounded)) > 1, np.sign(raw(bounded)), bounded))
     if count == 2:
         # Two points are always on a line, of whose errors SciPy says 0, and since 1.18 NaN.
-        error = intercept_error = scipy_stats.linregress((0.0, 1.0), (0.0, 1.0)).stderr + 0 * r
+        error = intercept_error = scipy_stats.linregress((0.0, 1.0), (0.0, 1.0)).stderr + 0 * slope
         pvalue = np.where(raw(away_y).any(axis, keepdims=True), 0.0, 1.0) + error
     else:
         df = count - 2

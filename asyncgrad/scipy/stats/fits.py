@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
-from ..arguments import floating
+from ..arguments import floating, with_old_name
 from .cramer_statistic import cramer_density
 from .distribution import family_named
 from .nan_policies import Axis, along_last_axis, by_nan_policy, nan_of_few
@@ -94,6 +94,7 @@ def _ks_1samp(
     return statistic, pvalue.astype(statistic.dtype, copy=False), location, asarray(sign)
 
 
+@with_old_name("mode", "method")
 def ks_1samp(
     x: Any,
     cdf: Any,
@@ -134,6 +135,7 @@ def ks_1samp(
     return KstestResult(*_ks_1samp(x, cdf, args, alternative, method, axis, nan_policy, keepdims))
 
 
+@with_old_name("mode", "method")
 def kstest(
     rvs: Any,
     cdf: Any,
@@ -184,7 +186,7 @@ def _(g: Any, statistic: Any, below: Any) -> Any:
     return -g * cramer_density(statistic, below.shape[-1])
 
 
-@by_nan_policy("rvs")
+@by_nan_policy("rvs", fewest=2)
 @along_last_axis("rvs")
 def cramervonmises(
     rvs: Any,

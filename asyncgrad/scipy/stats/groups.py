@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,13 +11,13 @@ import numpy as np
 from ...core.arrays.axes import reduced_axes
 from ...core.arrays.values import raw
 from ..arguments import floating
-from .nan_policies import Axis, as_lines, check_nan_policy, refuse_nan
+from .nan_policies import Axis, as_lines, check_nan_policy, refuse_nan, warn_of_few
 
 __all__ = ["Group", "group", "lines_of", "with_axes"]
 
 
 def lines_of(function: str, samples: Sequence[Any], axis: Axis, nan_policy: str) -> tuple[list[Any], tuple[int, ...]]:
-    """Return samples as lines along the last axis, and the axes that these were.
+    """Return samples as lines along the last axis, and the axes that these were; warn of one without observations.
 
     Raises:
         TypeError: there are fewer than two samples.
@@ -31,8 +32,13 @@ def lines_of(function: str, samples: Sequence[Any], axis: Axis, nan_policy: str)
     data = [one.astype(dtype, copy=False) for one in data]
     axes = reduced_axes(axis, ndim)
     if axis is None:
-        return [one.reshape((-1,)) for one in data], axes
-    return [as_lines(one.reshape((1,) * (ndim - one.ndim) + one.shape), axes, ndim) for one in data], axes
+        lines = [one.reshape((-1,)) for one in data]
+    else:
+        lines = [as_lines(one.reshape((1,) * (ndim - one.ndim) + one.shape), axes, ndim) for one in data]
+    is_nothing = any(not one.shape[-1] for one in lines)
+    if is_nothing and all(math.prod(one.shape[:-1]) for one in lines):
+        warn_of_few(any(one.ndim > 1 for one in lines), 4)
+    return lines, axes
 
 
 def with_axes(found: tuple[Any, Any], axes: tuple[int, ...], keepdims: bool) -> tuple[Any, Any]:

@@ -78,7 +78,7 @@ def _theil(y: Any, x: Any, alpha: float, method: str) -> list[Any]:
     return [slope, intercept, slopes[low], slopes[high]]
 
 
-@by_nan_policy("y", "x")
+@by_nan_policy("y", "x", fewest=2)
 @along_last_axis("y", "x")
 def theilslopes(
     y: Any,
@@ -144,7 +144,7 @@ def _siegel(y: Any, x: Any, method: str) -> list[Any]:
         return [slope, _median_of_medians((here_y * x - y * here_x) / away, counts)]
 
 
-@by_nan_policy("y", "x")
+@by_nan_policy("y", "x", fewest=2)
 @along_last_axis("y", "x")
 def siegelslopes(
     y: Any,

@@ -530,6 +530,8 @@ class Dirichlet(Multivariate):
             ValueError: the shares do not sum to 1, or lie outside of the simplex.
         """
         alpha, x = self._concentrations(alpha), floating(x)
+        if not 1 <= x.ndim <= 2:
+            raise ValueError(f"scipy.stats.dirichlet takes shares of shape (k,) or (k, n), not {x.shape}")
         if x.shape[0] == alpha.shape[0] - 1:
             x = np.concatenate([x, 1 - np.sum(x, 0, keepdims=True)])
         if x.shape[0] != alpha.shape[0]:

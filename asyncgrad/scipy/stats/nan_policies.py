@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -17,23 +18,52 @@ from ...core.arrays.axes import kept_shape, reduced_axes
 from ...core.arrays.values import raw
 from ..arguments import floating
 
-__all__ = ["Axis", "along_last_axis", "as_lines", "by_nan_policy", "check_nan_policy", "nan_of_few", "refuse_nan"]
+__all__ = [
+    "Axis",
+    "along_last_axis",
+    "as_lines",
+    "by_nan_policy",
+    "check_nan_policy",
+    "nan_of_few",
+    "refuse_nan",
+    "warn_of_few",
+]
 
 #: What summaries take: an axis, several, or None for all.
 Axis = int | Sequence[int] | None
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: SciPy's words, by which its users filter its warnings.
+_FEW = (
+    "One or more sample arguments is too small; all returned values will be NaN. See documentation for sample size "
+    "requirements."
+)
+_FEW_IN_LINES = (
+    "All axis-slices of one or more sample arguments are too small; all elements of returned arrays will be NaN. See "
+    "documentation for sample size requirements."
+)
+_FEW_LEFT = (
+    "After omitting NaNs, one or more sample arguments is too small; all returned values will be NaN. See "
+    "documentation for sample size requirements."
+)
+_FEW_LEFT_IN_LINES = (
+    "After omitting NaNs, one or more axis-slices of one or more sample arguments is too small; corresponding elements "
+    "of returned arrays will be NaN. See documentation for sample size requirements."
+)
 
-def by_nan_policy(*samples: str, is_paired: bool = True, takes_none: bool = False) -> Callable[[F], F]:
+
+def by_nan_policy(*samples: str, is_paired: bool = True, takes_none: bool = False, fewest: int = 1) -> Callable[[F], F]:
     """Return a decorator for a summary along an axis, which gives it a nan_policy, and data without axes.
 
-    Without nan the function is called once. To leave nan out it is called for each line along the axis.
+    Without nan the function is called once. To leave nan out it is called for each line along the axis. It warns of
+    samples with too few observations, as SciPy does; with nan in their place it is called.
 
     Args:
         *samples: the names of the parameters that are data; None stands for none.
         is_paired: whether the data are pairs, of which one with nan is left out whole.
-        takes_none: whether the function is called for a line of nothing but nan, too, of which the result is nan else.
+        takes_none: whether the function is called without observations, too, of which the result is nan else.
+        fewest: how many observations it needs, for a result that is not nan.
     """
 
     def decorate(function: F) -> F:
@@ -54,12 +84,46 @@ def by_nan_policy(*samples: str, is_paired: bool = True, takes_none: bool = Fals
                 given["nan_policy"] = "propagate"
                 refuse_nan(policy, *data)
                 if policy == "omit" and _has_nan(data):
-                    return _line_by_line(function, call, names, data, is_paired, takes_none)
+                    return _line_by_line(function, call, names, data, is_paired, takes_none, fewest)
+            if not takes_none:
+                given.update(zip(names, _with_nan_for_few(data, given["axis"], fewest), strict=True))
             return function(*call.args, **call.kwargs)
 
         return summary
 
     return decorate
+
+
+def _with_nan_for_few(data: list[Any], axis: Axis, fewest: int) -> list[Any]:
+    """Return samples with nan in place of too few observations, which results then are; warn of them, as SciPy does."""
+    ndim = max(one.ndim for one in data)
+    # Weights may have one axis alone, along that of the sample.
+    axes = [reduced_axes(axis if one.ndim == ndim else None, one.ndim) for one in data]
+    counts = [math.prod(one.shape[axis] for axis in some) for one, some in zip(data, axes, strict=True)]
+    if min(counts) >= fewest:
+        return data
+    rest = [set(range(one.ndim)).difference(some) for one, some in zip(data, axes, strict=True)]
+    has_lines = any(rest)
+    has_no_line = any(one.shape[axis] == 0 for one, some in zip(data, rest, strict=True) for axis in some)
+    if has_lines and (min(counts) or has_no_line):
+        # SciPy leaves few observations in lines to the summary.
+        return data
+    warn_of_few(has_lines, 4)
+    # Two of them: NumPy warns of a variance of one.
+    return [
+        one if count >= fewest else np.repeat(np.sum(one, some, keepdims=True) * np.nan, 2, some[0])
+        for one, some, count in zip(data, axes, counts, strict=True)
+    ]
+
+
+def warn_of_few(has_lines: bool, stacklevel: int) -> None:
+    """Warn, in SciPy's words, that samples have too few observations.
+
+    Args:
+        has_lines: whether they have other axes than those that are summed up.
+        stacklevel: as of `warnings.warn`, from here.
+    """
+    warnings.warn(_FEW_IN_LINES if has_lines else _FEW, RuntimeWarning, stacklevel=stacklevel)
 
 
 def nan_of_few(*samples: str, results: int, fewest: int = 1) -> Callable[[F], F]:
@@ -169,6 +233,7 @@ def _line_by_line(
     data: list[Any],
     is_paired: bool,
     takes_none: bool,
+    fewest: int,
 ) -> Any:
     """Return what a function makes of the numbers of each line along the axis that are not nan."""
     given = call.arguments
@@ -184,12 +249,14 @@ def _line_by_line(
     if "keepdims" in given:
         given["keepdims"] = False
     found: list[Any] = []
+    is_few = False
     for index in np.ndindex(shape):
         parts = [one[index] for one in lines]
         known = [~np.isnan(raw(one)) for one in parts]
         if is_paired:
             known = [np.logical_and.reduce(known)] * len(parts)
-        is_empty = not takes_none and not all(mask.any() for mask in known)
+        is_empty = not takes_none and min(int(mask.sum()) for mask in known) < fewest
+        is_few |= is_empty
         is_last = len(found) + 1 == math.prod(shape)
         if is_empty and is_last and not any(isinstance(one, tuple) for one in found):
             # No line tells of the parts of the result: those of nothing but nan do.
@@ -198,6 +265,8 @@ def _line_by_line(
             continue
         given.update(zip(names, (one[mask] for one, mask in zip(parts, known, strict=True)), strict=True))
         found.append(np.sum(parts[0]) * np.nan if is_empty else function(*call.args, **call.kwargs))
+    if is_few:
+        warnings.warn(_FEW_LEFT_IN_LINES if shape else _FEW_LEFT, RuntimeWarning, stacklevel=4)
     return _stacked(found, kept_shape(data[0].shape, axes) if keepdims else shape)
 
 

@@ -38,7 +38,9 @@ def boxcox_llf(
     logarithms = np.log(data)
     # The transform of the data over their geometric mean differs by a factor and a constant, and keeps its digits.
     away = logarithms - np.mean(logarithms, axis, keepdims=True)
-    spread = np.log(np.var(away * special.exprel(lmb * away), axis, keepdims=keepdims))
+    variance = np.var(away * special.exprel(lmb * away), axis, keepdims=keepdims)
+    with np.errstate(divide="ignore"):  # Of equal numbers.
+        spread = np.log(variance)
     result: Tensor = -np.sum(logarithms, axis, keepdims=keepdims) - count / 2 * spread
     return result
 
@@ -105,7 +107,9 @@ def yeojohnson_llf(
     count = data.size if axis is None else data.shape[axis]
     variance = np.var(_yeo_johnson(data, lmb), axis, keepdims=keepdims)
     slopes = np.where(raw(data) < 0, -1.0, 1.0) * np.log1p(smooth_size(data))
-    result: Tensor = -count / 2 * np.log(variance) + (lmb - 1) * np.sum(slopes, axis, keepdims=keepdims)
+    with np.errstate(divide="ignore"):  # Of equal numbers.
+        spread = np.log(variance)
+    result: Tensor = -count / 2 * spread + (lmb - 1) * np.sum(slopes, axis, keepdims=keepdims)
     return result
 
 

@@ -96,7 +96,7 @@ def _kurtosis_statistic(a: Any) -> Tensor:
     return (1 - 2 / (9 * shape) - np.cbrt((1 - 2 / shape) / divisor)) / math.sqrt(2 / (9 * shape))
 
 
-@by_nan_policy("a")
+@by_nan_policy("a", fewest=8)
 @in_single
 @along_last_axis("a")
 def skewtest(
@@ -121,7 +121,7 @@ def skewtest(
     return _by_normal("skewtest", _skew_statistic(a), alternative)
 
 
-@by_nan_policy("a")
+@by_nan_policy("a", fewest=5)
 @in_single
 @along_last_axis("a")
 def kurtosistest(
@@ -139,7 +139,7 @@ def kurtosistest(
     return _by_normal("kurtosistest", _kurtosis_statistic(a), alternative)
 
 
-@by_nan_policy("a")
+@by_nan_policy("a", fewest=8)
 @in_single
 @along_last_axis("a")
 def normaltest(a: Any, axis: Axis = 0, nan_policy: str = "propagate", *, keepdims: bool = False) -> SignificanceResult:

@@ -53,7 +53,7 @@ def lmoment(
     sample: Any,
     order: int | Sequence[int] | None = None,
     *,
-    axis: int = 0,
+    axis: int | None = 0,
     sorted: bool = False,
     standardize: bool = True,
     nan_policy: str = "propagate",
@@ -64,7 +64,7 @@ def lmoment(
     Args:
         sample: the data.
         order: which of them, from 1 on, or several, one for each row of the result; None for the first four.
-        axis: along which.
+        axis: along which, or None for all.
         sorted: whether the data are in order.
         standardize: whether those beyond the second are divided by it.
         nan_policy: "propagate", "omit" or "raise".
@@ -72,7 +72,6 @@ def lmoment(
 
     Raises:
         ArgumentError: an order is no whole number from 1 on.
-        ValueError: the axis is None.
 
     Example:
         >>> from asyncgrad.scipy import stats
@@ -82,10 +81,6 @@ def lmoment(
     for name, value in (("sorted", sorted), ("standardize", standardize)):
         if not isinstance(value, bool | np.bool_):
             raise ValueError(f"scipy.stats.lmoment takes {name} True or False, not {value!r}")
-    if axis is None:
-        raise ValueError(
-            "scipy.stats.lmoment takes an axis that is a whole number, not None: reshape the sample to (-1,)"
-        )
     refuse_complex("scipy.stats.lmoment", "a real sample", raw(asarray(sample)), error=ValueError)
     orders = np.arange(1, 5) if order is None else np.asarray(raw(order))
     if orders.ndim > 1 or not orders.size or orders.dtype.kind not in "iu" or np.any(orders < 1):
@@ -177,7 +172,7 @@ def differential_entropy(
         raise ValueError(f"scipy.stats.differential_entropy takes method auto, {', '.join(_ESTIMATES)}, not {method!r}")
     window = math.floor(math.sqrt(count) + 0.5) if window_length is None else window_length
     if not 2 <= 2 * window < count:
-        if values.ndim == 1 or not count:
+        if values.ndim == 1 or not values.size:
             return np.sum(values, -1) * np.nan
         raise ValueError(
             f"scipy.stats.differential_entropy takes a window_length from 1 to less than half of {count} numbers, not "

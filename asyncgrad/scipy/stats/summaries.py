@@ -14,7 +14,7 @@ from ...core.arrays.values import raw
 from ...core.ops.single_precision import in_single
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import floating, with_old_name
 from ..ufuncs import special
 from .log_tails import log_or
 from .nan_policies import Axis, along_last_axis, by_nan_policy, check_nan_policy, refuse_nan
@@ -97,6 +97,7 @@ def _standardized(a: Any, order: int, axis: Any, keepdims: bool) -> Any:
     return np.where(is_equal, np.nan, value) if np.any(is_equal) else value
 
 
+@with_old_name("moment", "order")
 @by_nan_policy("a")
 @in_single
 def moment(
@@ -317,7 +318,7 @@ def _gstd(logarithms: Any, axis: Axis, ddof: int, keepdims: bool, nan_policy: st
     return np.exp(np.std(logarithms, axis, ddof=ddof, keepdims=keepdims))
 
 
-@by_nan_policy("a")
+@by_nan_policy("a", fewest=2)
 @in_single
 def sem(a: Any, axis: Axis = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Tensor:
     """Return the standard error of the mean, as `scipy.stats.sem`; arguments as for `numpy.std`."""
@@ -518,8 +519,12 @@ def zmap(scores: Any, compare: Any, axis: int | None = 0, ddof: int = 0, nan_pol
     compare = _without_nan("zmap", compare, nan_policy)
     if nan_policy == "omit":
         return _score(floating(scores), compare, axis, ddof)
+    scores = floating(scores)
+    if not scores.size:
+        # NumPy would warn of the mean of nothing.
+        return np.zeros_like(scores)
     spread = np.std(compare, axis, ddof=ddof, keepdims=True)
-    return (floating(scores) - np.mean(compare, axis, keepdims=True)) / spread
+    return (scores - np.mean(compare, axis, keepdims=True)) / spread
 
 
 def _score(scores: Any, compare: Any, axis: int | None, ddof: int) -> Any:
@@ -624,8 +629,10 @@ def trim_mean(
         shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
     count = a.shape[axis]
     cut = int(proportiontocut * count)
-    if not count:
-        return np.nan * np.sum(a, axis, keepdims=keepdims)
+    if np.isnan(raw(a)).all():
+        # Of no observations, too, whatever is cut.
+        nothing = np.nan * np.sum(a, axis)
+        return nothing.reshape(shape) if keepdims else nothing
     if cut >= count - cut:
         raise ValueError(f"scipy.stats.trim_mean takes a proportiontocut below 0.5, not {proportiontocut}")
     kept = np.sort(a, axis)[(slice(None),) * axis + (slice(cut, count - cut),)]
@@ -708,7 +715,7 @@ def pearsonr(
     return PearsonResult(correlation, pvalue if half else 1 + 0 * pvalue)
 
 
-@by_nan_policy("x", "y")
+@by_nan_policy("x", "y", fewest=2)
 @along_last_axis("x", "y")
 def pointbiserialr(
     x: Any, y: Any, *, axis: Axis = 0, nan_policy: str = "propagate", keepdims: bool = False

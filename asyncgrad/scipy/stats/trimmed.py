@@ -206,10 +206,10 @@ def tmax(
 def _without_ends(function: str, a: Any, axis: int | None, low: float, high: float) -> Tensor:
     """Return data without shares of the least and of the greatest along an axis, in the order of `numpy.partition`."""
     a = asarray(a)
-    if not a.size:
-        return a
     if axis is None:
         a, axis = a.reshape((-1,)), 0
+    if not a.size:
+        return a
     axis = normalize_axis_index(axis, a.ndim)
     count = a.shape[axis]
     first, last = int(low * count), count - int(high * count)

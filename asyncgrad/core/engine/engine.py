@@ -88,8 +88,8 @@ class Engine:
             inputs: limits the backward to the nodes that lead there; empty runs all nodes.
             exit_on_error: whether to complete the task at the first error; this call returns once no body runs then.
             sums: by leaf, an earlier sum that its gradients are added to, and whether its `.grad` is to become the new.
-            most_answers: how often a memoized node may be asked that keeps its answers for the next try, once by each row
-                of a batch; under "until_success" at least once.
+            most_answers: how often a memoized node may be asked that keeps its answers for the next try, by each row of
+                a batch once; under "until_success" at least once.
             commit: ends it together with other backward passes of the same call; None where it ends by itself.
         """
         start: tuple[Any, int, Any] = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)

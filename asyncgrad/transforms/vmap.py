@@ -77,8 +77,10 @@ def vmap(
     in_axes, out_axes = check_axes(in_axes, f"{_WHERE}: in_axes"), check_axes(out_axes, f"{_WHERE}: out_axes")
     if in_axes is None:
         raise ArgumentError(f"{_WHERE}: in_axes must have an axis for at least one argument, not None for all")
-    rows_at_once = check_concurrency(concurrency)
-    calls = _RowCalls(fn, in_axes, out_axes)
+    return _map_of(fn, _RowCalls(fn, in_axes, out_axes), check_concurrency(concurrency))
+
+
+def _map_of(fn: Callable[P, object], calls: _RowCalls, rows_at_once: int | None) -> Callable[P, Any]:
     if is_kind(inspect.iscoroutinefunction, fn):
 
         @named_after(fn, _WHERE, "results for all rows")
@@ -93,7 +95,7 @@ def vmap(
 
     if rows_at_once != 1:
         raise ArgumentError(
-            f"{_WHERE}: concurrency={concurrency} is for an async def, whose rows may wait at the same time, and "
+            f"{_WHERE}: concurrency={rows_at_once} is for an async def, whose rows may wait at the same time, and "
             f"{describe(fn)} is none: leave it out"
         )
 

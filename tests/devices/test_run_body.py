@@ -204,7 +204,9 @@ class Asking(ag.Function):
 
 
 class AskingTogether(Asking):
-    """The same, of all rows that run together in one call."""
+    """The same, of rows that are ready together in one call, and one call after the other."""
+
+    concurrent = False
 
     @staticmethod
     async def backward_batch(ctx, grads):
@@ -212,7 +214,9 @@ class AskingTogether(Asking):
 
 
 @pytest.mark.parametrize("most", [1, 2])
-@pytest.mark.parametrize("kind", ["rows in one call", "one request", "a request of a request", "a request that fails"])
+@pytest.mark.parametrize(
+    "kind", ["rows in calls", "one request", "a limited request", "a request of a request", "a request that fails"]
+)
 async def test_bodies_that_wait_for_a_request_lend_their_places_to_the_backward_that_it_calls(kind, most):
     place, sizes, left = RunsBodies(most), [], [kind == "a request that fails"]
 
@@ -232,6 +236,11 @@ async def test_bodies_that_wait_for_a_request_lend_their_places_to_the_backward_
         return found
 
     @ag.batched
+    @ag.limit(requests=1)
+    async def in_limited_request(grads):
+        return [await three_of(grad) for grad in grads]
+
+    @ag.batched
     async def in_another_request(grads):
         return list(await asyncio.gather(*map(in_one_request, grads)))
 
@@ -241,8 +250,13 @@ async def test_bodies_that_wait_for_a_request_lend_their_places_to_the_backward_
         except ConnectionError:
             return await in_one_request(grad)
 
-    asks = {"rows in one call": three_of, "a request of a request": in_another_request, "a request that fails": patient}
-    function = AskingTogether if kind == "rows in one call" else Asking
+    asks = {
+        "rows in calls": three_of,
+        "a limited request": in_limited_request,
+        "a request of a request": in_another_request,
+        "a request that fails": patient,
+    }
+    function = AskingTogether if kind == "rows in calls" else Asking
     x = ag.tensor([1.0, 2.0], device=place, requires_grad=True)
     out = function.apply(x, asks.get(kind, in_one_request))
     rows = ag.tensor(np.eye(2), device=place)

@@ -196,7 +196,7 @@ class Batch:
 
     def bytes_of_row(self) -> int:
         """Return how many bytes the arrays of a row have that are its own."""
-        return sum([stack.nbytes for stack in self._moved]) // self.count
+        return int(sum([stack.nbytes for stack in self._moved]) // self.count)
 
     def row(self, number: int) -> Row:
         """Return the arguments of a row."""

@@ -91,7 +91,7 @@ class _Batch:
         start: as for `execute_batched`.
         find_inputs: as for `execute_batched`.
         create_graph: whether they are recorded.
-        most_answers: how many answers a memoized node keeps.
+        most_answers: as for `Engine.execute`.
     """
 
     __slots__ = ("_batches", "_create_graph", "_find_inputs", "_most_answers", "_start", "commit", "edges", "inputs")

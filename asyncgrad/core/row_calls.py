@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from .engine.device_limit import lend_for_request
 from .engine.eager_task import EagerTask
 from .engine.loops import running_loop
 from .engine.node_lock import acquire, release, try_acquire
@@ -136,6 +137,8 @@ def _in_turn(answer: Answer, turn: _Turn, scheduler: DepthScheduler) -> Answer:
         assert turn.meta is not None
         try:
             if not try_acquire(turn.meta, call):
+                # The call before it may run a backward that needs one of the permits.
+                lend_for_request()
                 await acquire(turn.meta, turn, call)
             return await answer(rows)
         finally:

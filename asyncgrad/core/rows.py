@@ -32,7 +32,16 @@ from .settings.loop_turn import keep_pace
 if TYPE_CHECKING:
     from .graph.node import Node
 
-__all__ = ["at_once", "check_concurrency", "graph_waits", "rows_at_once", "run_numbered", "run_rows", "run_together"]
+__all__ = [
+    "at_once",
+    "check_concurrency",
+    "graph_waits",
+    "rows_at_once",
+    "run_in_order",
+    "run_numbered",
+    "run_rows",
+    "run_together",
+]
 
 T = TypeVar("T")
 
@@ -53,7 +62,7 @@ def check_concurrency(concurrency: Any) -> int | None:
     """
     if concurrency is None:
         return None
-    return whole_number(concurrency, "concurrency", 1, "write 1 for one row after the other, or leave it out for all")
+    return whole_number(concurrency, "concurrency", 1, "write 1 for one row after the other, or None for all")
 
 
 async def run_rows(
@@ -131,6 +140,18 @@ async def run_numbered(run: Callable[[int], Coroutine[object, None, list[Any]]],
     group = _RowGroup(run, count, limit, "row", is_numbered=True)
     rows = await _run_group(group)
     for _ in number_rows(begin, rows, by_graph=group.is_out_of_order()):
+        await keep_pace()
+    return rows
+
+
+async def run_in_order(run: Callable[[int], Coroutine[object, None, list[Any]]], count: int, limit: int) -> list[Any]:
+    """Run rows of a forward together; what they have recorded has then the order of rows that run one by one.
+
+    As `run_numbered`, but the nodes of each row keep the order among themselves in which they were recorded.
+    """
+    begin = next_order()
+    rows = await run_together(run, count, limit)
+    for _ in number_rows(begin, rows, by_graph=False):
         await keep_pace()
     return rows
 

@@ -334,7 +334,9 @@ def hessian(
     """
 
 
-def vmap(fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0) -> Callable[P, Any]:
+def vmap(
+    fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0, *, concurrency: int | None = 1
+) -> Callable[P, Any]:
     """Return a function that calls `fn` with each row of a batch, and stacks the results; blocking `ag.func.vmap`.
 
     Example:
@@ -343,7 +345,7 @@ def vmap(fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0) -> 
         array([[2., 4.],
                [6., 8.]])
     """
-    return make_blocking(_func.vmap(fn, in_axes, out_axes), "func.vmap")
+    return make_blocking(_func.vmap(fn, in_axes, out_axes, concurrency=concurrency), "func.vmap")
 
 
 def __dir__() -> list[str]:

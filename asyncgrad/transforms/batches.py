@@ -194,6 +194,10 @@ class Batch:
             )
         return count
 
+    def bytes_of_row(self) -> int:
+        """Return how many bytes the arrays of a row have that are its own."""
+        return int(sum([stack.nbytes for stack in self._moved]) // self.count)
+
     def row(self, number: int) -> Row:
         """Return the arguments of a row."""
         rows = [self._row_of(place, number) for place in range(len(self._moved))]

@@ -10,10 +10,12 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, final
 
-from ..core.settings.arguments import check_function
+from ..core.rows import at_once, check_concurrency, run_in_order
+from ..core.settings.arguments import check_function, describe
 from ..core.settings.awaiting import finish, run_steps
 from ..core.settings.context import GENERATOR, is_kind
 from ..core.settings.loop_turn import keep_pace
+from ..core.tree.structure import flatten
 from ..errors import ArgumentError
 from .batches import Batch, check_axes
 from .calls import named_after
@@ -32,7 +34,9 @@ _ROWS_BEFORE_TRACE = 64
 _MAPS: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
 
 
-def vmap(fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0) -> Callable[P, Any]:
+def vmap(
+    fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0, *, concurrency: int | None = 1
+) -> Callable[P, Any]:
     """Return a function that takes a batch of rows, calls `fn` with each of them, and stacks what it returns.
 
     Args:
@@ -42,15 +46,19 @@ def vmap(fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0) -> 
             argument. The rows of keyword arguments lie along axis 0.
         out_axes: along which axis of the result they lie: an int, or a tree of ints like the result. None is for what
             is the same for all rows.
+        concurrency: of how many rows an `async def` runs at once; None for as many as fit into memory. One after the
+            other they draw the random numbers that a loop does.
 
     Returns:
         A function with the arguments of `fn`, or an `async def` where `fn` is one. The leaves of its result are those
         of `fn` for all rows, tensors where these are tensors, and arrays else.
 
     Raises:
-        ArgumentTypeError: `fn` cannot be called, an axis is no int, or there are no rows in what has an axis.
-        ArgumentError: an axis is not there, the arguments differ in the number of their rows, there are none, or the
-            results for rows differ in structure or shape.
+        ArgumentTypeError: `fn` cannot be called, an axis or `concurrency` is no int, or there are no rows in what has
+            an axis.
+        ArgumentError: an axis is not there, the arguments differ in the number of their rows, there are none, the
+            results for rows differ in structure or shape, or `concurrency` is less than 1, or is for a function that is
+            no `async def`.
 
     Source: jax.vmap; torch.func.vmap.
 
@@ -69,17 +77,27 @@ def vmap(fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0) -> 
     in_axes, out_axes = check_axes(in_axes, f"{_WHERE}: in_axes"), check_axes(out_axes, f"{_WHERE}: out_axes")
     if in_axes is None:
         raise ArgumentError(f"{_WHERE}: in_axes must have an axis for at least one argument, not None for all")
-    calls = _RowCalls(fn, in_axes, out_axes)
+    return _map_of(fn, _RowCalls(fn, in_axes, out_axes), check_concurrency(concurrency))
+
+
+def _map_of(fn: Callable[P, object], calls: _RowCalls, rows_at_once: int | None) -> Callable[P, Any]:
     if is_kind(inspect.iscoroutinefunction, fn):
 
         @named_after(fn, _WHERE, "results for all rows")
         async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
-            result = await finish(calls(args, kwargs))
+            is_loop = rows_at_once == 1 or _checks_rows() is not None
+            result = await (finish(calls(args, kwargs)) if is_loop else calls.together(args, kwargs, rows_at_once))
             await keep_pace()
             return result
 
         _MAPS.add(awaited)
         return awaited
+
+    if rows_at_once != 1:
+        raise ArgumentError(
+            f"{_WHERE}: concurrency={rows_at_once} is for an async def, whose rows may wait at the same time, and "
+            f"{describe(fn)} is none: leave it out"
+        )
 
     @named_after(fn, _WHERE, "results for all rows")
     def called(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -92,6 +110,11 @@ def vmap(fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0) -> 
 def is_map(fn: Callable[..., Any]) -> bool:
     """Tell whether a function is a map, or the blocking form of one."""
     return any(isinstance(one, types.FunctionType) and one in _MAPS for one in (fn, getattr(fn, "__wrapped__", None)))
+
+
+def _checks_rows() -> Callable[[Any, int], None] | None:
+    """Return what is told of the rows within a compiled function, which is traced; None elsewhere."""
+    return getattr(type(GENERATOR.get()), "check_rows", None)
 
 
 @final
@@ -117,11 +140,32 @@ class _RowCalls:
         """Return the results for all rows; an awaitable of them where the function returns awaitables."""
         return run_steps(self._steps(Batch(_WHERE, self._fn, self._in_axes, args, kwargs)))
 
+    async def together(self, args: tuple[Any, ...], kwargs: dict[str, Any], concurrency: int | None) -> Any:
+        """Return the results for all rows, of which several run at once."""
+        batch = Batch(_WHERE, self._fn, self._in_axes, args, kwargs)
+        returned: dict[int, Any] = {}
+
+        async def call_for_row(index: int) -> list[Any]:
+            row = batch.row(index)
+            returned[index] = await finish(self._fn(*row.args, **row.kwargs))
+            return flatten(returned[index])[0]
+
+        limit = at_once(batch.count, batch.bytes_of_row(), concurrency)
+        if limit == 1:
+            for index in range(batch.count):
+                await call_for_row(index)
+                await keep_pace()
+        else:
+            await run_in_order(call_for_row, batch.count, limit)
+        results = RowResults(_WHERE, batch.count, self._spare)
+        for index in range(batch.count):
+            results.add(index, returned[index])
+        return results.stacked(self._out_axes)
+
     def _steps(self, batch: Batch) -> Generator[Any, Any, Any]:
         results = RowResults(_WHERE, batch.count, self._spare)
-        check_rows = getattr(type(GENERATOR.get()), "check_rows", None)
+        check_rows = _checks_rows()
         if check_rows is not None:
-            # Within a compiled function, which is traced.
             check_rows(GENERATOR.get(), batch.count)
         may_replay = self._is_compiled and check_rows is None
         fn = self._fn

@@ -423,7 +423,7 @@ async def test_a_concurrency_that_is_no_number_of_rows_is_an_error():
     for wrong, error in ((0, ArgumentError), (-1, ArgumentError), ("2", ArgumentTypeError), (True, ArgumentTypeError)):
         with pytest.raises(error, match="concurrency must be"):
             await ag.grad([x * 2.0], [x], [ROWS], is_grads_batched=True, concurrency=wrong)
-    with pytest.raises(ArgumentError, match="write 1 for one row after the other, or leave it out for all"):
+    with pytest.raises(ArgumentError, match="write 1 for one row after the other, or None for all"):
         await ag.jacobian(lambda x: x * 2.0, x, concurrency=0)
     with pytest.raises(ArgumentError, match="pass is_grads_batched=True"):
         await ag.grad([(x * 2.0).sum()], [x], concurrency=2)

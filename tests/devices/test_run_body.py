@@ -188,6 +188,87 @@ async def test_nested_backward_passes_on_devices_that_take_one_body_do_not_wait_
     assert places[0].under_way == 0
 
 
+class Asking(ag.Function):
+    """x * 3, whose derivative `ask` knows."""
+
+    concurrent = True
+
+    @staticmethod
+    def forward(ctx, x, ask):
+        ctx.ask = ask
+        return x * 3.0
+
+    @staticmethod
+    async def backward(ctx, grad):
+        return grad * await ctx.ask(grad), None
+
+
+class AskingTogether(Asking):
+    """The same, of rows that are ready together in one call, and one call after the other."""
+
+    concurrent = False
+
+    @staticmethod
+    async def backward_batch(ctx, grads):
+        return await Asking.backward(ctx, grads)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize(
+    "kind", ["rows in calls", "one request", "a limited request", "a request of a request", "a request that fails"]
+)
+async def test_bodies_that_wait_for_a_request_lend_their_places_to_the_backward_that_it_calls(kind, most):
+    place, sizes, left = RunsBodies(most), [], [kind == "a request that fails"]
+
+    async def three_of(grad):
+        y = ag.tensor(np.ones(2), device=place, requires_grad=True)
+        with ag.enable_grad():
+            loss = (Doubled.apply(y) * 1.5).sum()
+        await loss.backward()
+        return float(y.grad.numpy()[0])
+
+    @ag.batched
+    async def in_one_request(grads):
+        sizes.append(len(grads))
+        found = [await three_of(grad) for grad in grads]
+        if left and left.pop():
+            raise ConnectionError("no answer")
+        return found
+
+    @ag.batched
+    @ag.limit(requests=1)
+    async def in_limited_request(grads):
+        return [await three_of(grad) for grad in grads]
+
+    @ag.batched
+    async def in_another_request(grads):
+        return list(await asyncio.gather(*map(in_one_request, grads)))
+
+    async def patient(grad):
+        try:
+            return await in_one_request(grad)
+        except ConnectionError:
+            return await in_one_request(grad)
+
+    asks = {
+        "rows in calls": three_of,
+        "a limited request": in_limited_request,
+        "a request of a request": in_another_request,
+        "a request that fails": patient,
+    }
+    function = AskingTogether if kind == "rows in calls" else Asking
+    x = ag.tensor([1.0, 2.0], device=place, requires_grad=True)
+    out = function.apply(x, asks.get(kind, in_one_request))
+    rows = ag.tensor(np.eye(2), device=place)
+    async with asyncio.timeout(20.0):
+        (found,) = await ag.grad([out], [x], [rows], is_grads_batched=True)
+        await branches_on(place)[1].backward()
+
+    assert found.tolist() == [[3.0, 0.0], [0.0, 3.0]]
+    assert place.under_way == 0
+    assert place.peak <= most
+
+
 async def test_a_body_goes_on_after_a_backward_of_its_own_once_there_is_a_place_for_it():
     place, order = Limited(1), []
 

@@ -1,7 +1,8 @@
 """Permits: no more than `max_in_flight` bodies run on a device at a time, and the most urgent waiter is next.
 
 Waiters may come from any loop or thread. A body that calls a backward lends its permit until that backward has ended,
-since nodes of the inner backward may need it; so nesting never deadlocks.
+since nodes of the inner backward may need it; so nesting never deadlocks. One that waits for a request lends it as soon
+as the request calls a backward, or has to wait for other requests, until the body goes on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import itertools
 import threading
 from contextvars import ContextVar
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final
 from weakref import WeakKeyDictionary
 
 from ...errors import BlockingError, DeviceError
@@ -19,9 +20,11 @@ from ..settings.process import call_in_forked_children
 from .loops import OneShotEvent, running_loop
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .device import Device
 
-__all__ = ["PERMIT", "Permit", "acquire_permit"]
+__all__ = ["PERMIT", "Loan", "Permit", "PermitsOfCallers", "acquire_permit", "lend_for_request", "permit_around"]
 
 #: Guards the fields of all semaphores; never held while anything waits. Reentrant: the garbage collector may close an
 #: abandoned body, which releases its permit, at any line.
@@ -161,8 +164,93 @@ class Permit:
             self._semaphore.release()
 
 
-#: The permit of the body that this context runs in; None where its device has no limit.
-PERMIT: ContextVar[Permit | None] = ContextVar("asyncgrad_permit", default=None)
+@final
+class Loan:
+    """The permit of a body that waits for a request, which lends it once it calls a backward."""
+
+    __slots__ = ("_has_ended", "_is_lent", "_permit")
+
+    def __init__(self, permit: Permit | PermitsOfCallers) -> None:
+        self._permit = permit
+        self._is_lent = self._has_ended = False
+
+    def begin(self) -> None:
+        """Lend the permit, if it is not lent, and the body waits; from any thread."""
+        with _MUTEX:
+            if not (self._is_lent or self._has_ended):
+                self._is_lent = True
+                self._permit.lend()
+
+    async def end(self) -> None:
+        """Take the permit again, if it is lent, for the body that goes on; suspends until there is one."""
+        if self._note_end():
+            await self._permit.reacquire()
+
+    def force_end(self) -> None:
+        """Take the permit again without waiting, as `Permit.force_reacquire` does."""
+        if self._note_end():
+            self._permit.force_reacquire()
+
+    def _note_end(self) -> bool:
+        with _MUTEX:
+            was_lent, self._is_lent, self._has_ended = self._is_lent, False, True
+            return was_lent
+
+
+@final
+class PermitsOfCallers:
+    """The permits of the bodies that wait for a request, in its context.
+
+    Each body takes its own again when it goes on: a request that waited for all of them, one by one, might wait for
+    another one that does.
+
+    Args:
+        callers: those who wait now, each with its Loan.
+    """
+
+    __slots__ = ("_callers",)
+
+    def __init__(self, callers: Iterable[CallerWithLoan]) -> None:
+        self._callers = callers
+
+    def lend(self) -> None:
+        """Lend all of them; from any thread."""
+        # A list, since the loop of the request may change them meanwhile.
+        for caller in list(self._callers):
+            if caller.loan is not None:
+                caller.loan.begin()
+
+    async def reacquire(self) -> None:
+        """Do nothing."""
+
+    def force_reacquire(self) -> None:
+        """Do nothing."""
+
+
+class CallerWithLoan(Protocol):
+    """Who waits for a request."""
+
+    #: That of its permit; None where it has none.
+    loan: Loan | None
+
+
+#: The permit of the body that this context runs in, or those of the bodies that wait for the request that it runs in;
+#: None where no device has a limit.
+PERMIT: ContextVar[Permit | PermitsOfCallers | None] = ContextVar("asyncgrad_permit", default=None)
+
+
+def lend_for_request() -> None:
+    """Lend the permits of the bodies that wait for the request that this context runs in, if it runs in one."""
+    permit = PERMIT.get()
+    if isinstance(permit, PermitsOfCallers):
+        permit.lend()
+
+
+def permit_around(is_nested: bool) -> Permit | PermitsOfCallers | None:
+    """Return what a backward lends while it runs, which a body has called if it is nested; None for nothing."""
+    permit = PERMIT.get()
+    return permit if is_nested or isinstance(permit, PermitsOfCallers) else None
+
 
 _semaphores: WeakKeyDictionary[Device, _PrioritySemaphore] = WeakKeyDictionary()
 

@@ -29,7 +29,7 @@ from .compiled.api import COMPILED_AFTER, find_compiled
 from .compiled.cache import CACHE
 from .current import calling_backward
 from .dependency_executor import DependencyExecutor
-from .device_limit import PERMIT
+from .device_limit import PERMIT, permit_around
 from .driver import drive, run_at_once, run_to_end
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error, note_failure
@@ -88,7 +88,7 @@ class Engine:
             inputs: limits the backward to the nodes that lead there; empty runs all nodes.
             exit_on_error: whether to complete the task at the first error; this call returns once no body runs then.
             sums: by leaf, an earlier sum that its gradients are added to, and whether its `.grad` is to become the new.
-            most_answers: how many answers a memoized node keeps for the next try; under "until_success" at least one.
+            most_answers: how often a memoized node may be asked that keeps its answers, under "until_success" once.
             commit: ends it together with other backward passes of the same call; None where it ends by itself.
         """
         start: tuple[Any, int, Any] = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
@@ -108,7 +108,7 @@ class Engine:
         del start, grads  # Now the executor may have the only references to them.
         try:
             graph_task.since = now
-            if BLOCKING.get() or (graph_task.outer is not None and PERMIT.get() is not None):
+            if BLOCKING.get() or (PERMIT.get() is not None and permit_around(graph_task.outer is not None) is not None):
                 await run_to_end(graph_task)
             elif (step := run_at_once(graph_task, deadline)) is not None:
                 await drive(graph_task, step)

@@ -133,7 +133,7 @@ class GraphTask:
     group: Any
     #: A weak reference to the asyncio task that awaits it; None until it suspends.
     driver: Any
-    #: How many answers a memoized node keeps for the next try.
+    #: How often a memoized node may be asked, once by each row of a batch; 0 where no answers are kept.
     most_answers: int
     #: Its Observation; None where nothing observes it.
     observation: Any

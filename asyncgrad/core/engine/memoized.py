@@ -1,8 +1,9 @@
 """Answers of rules and merges that are marked as `is_memoized`, which are not asked where the node has kept the answer.
 
 Under `retain_graph="until_success"` such answers stay at their nodes until the backward has succeeded, so that the next
-try asks only what has not been answered. A node keeps the last answer of its body, and of the merge at each input, with
-the bits of the gradients that it is for; of the rows of a batch it keeps as many as there are rows.
+try asks only what has not been answered. A node keeps answers of its body, and of the merge at each input, with the
+bits of the gradients that they are for: the last eight, or as many as eight batches of rows have. So backward passes
+that are tried again in turns do not lose each other's, and many tries with other gradients fill no memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..graph.saved import version_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable
 
-    from ..graph.node import Node
+    from ..graph.node import KeptAnswers, Node
     from .exec_info import ExecInfos
 
 __all__ = ["MemoizedRun", "Question"]
@@ -29,6 +30,9 @@ __all__ = ["MemoizedRun", "Question"]
 #: Guards the answers of a node, which rows on several workers may add and remove at a time. Reentrant: what the garbage
 #: collector runs, at any line, may run a backward.
 _MUTEX = threading.RLock()
+
+#: For so many backward passes at once, or batches of rows, a node keeps the answers.
+_MOST_BACKWARDS = 8
 
 #: Stands for the body of a node, where the number of an input stands for the merge there.
 _BODY: Final = -1
@@ -42,7 +46,7 @@ class Question:
         node: the node.
         asked: the number of the input, or `_BODY`.
         bits: all that the answer depends on.
-        most: how many answers the node keeps of the one who is asked.
+        most: how many questions the backward may ask there: as many as there are rows in its batch.
     """
 
     __slots__ = ("_asked", "_bits", "_most", "_node")
@@ -53,23 +57,30 @@ class Question:
     def recall(self) -> tuple[Any, ...] | None:
         """Return the answer that the node has kept; None where there is none."""
         with _MUTEX:
-            return self._kept().get(self._bits)
+            answer = self._kept().by_question.pop(self._bits, None)
+            if answer is not None:
+                self._add(answer)
+            return answer
 
     def keep(self, answer: tuple[Any, ...]) -> None:
-        """Keep the answer, and of those before it the newest."""
+        """Keep the answer, and of those before it the ones that were asked for last."""
         with _MUTEX:
-            kept = self._kept()
-            kept.pop(self._bits, None)
-            while len(kept) >= self._most:
-                del kept[next(iter(kept))]
-            kept[self._bits] = answer
+            self._kept().by_question.pop(self._bits, None)
+            self._add(answer)
 
     def forget(self) -> None:
         """Keep no answer, since the node has refused it."""
         with _MUTEX:
-            self._kept().pop(self._bits, None)
+            self._kept().by_question.pop(self._bits, None)
 
-    def _kept(self) -> dict[Hashable, tuple[Any, ...]]:
+    def _add(self, answer: tuple[Any, ...]) -> None:
+        kept = self._kept()
+        kept.most = max(kept.most, self._most)
+        while len(kept.by_question) >= kept.most * _MOST_BACKWARDS:
+            del kept.by_question[next(iter(kept.by_question))]
+        kept.by_question[self._bits] = answer
+
+    def _kept(self) -> KeptAnswers:
         return self._node.make_meta().answers_of(self._asked)
 
 
@@ -81,7 +92,7 @@ class MemoizedRun:
         node: the node, whose lock the caller holds.
         grads: the gradients that have arrived at its inputs.
         limits: what the backward runs and captures: a body need not compute a gradient that nobody wants.
-        most: how many answers the node keeps.
+        most: how many questions the backward may ask the body: see `Question`.
     """
 
     __slots__ = ("_grads", "_node", "question")

@@ -78,6 +78,19 @@ THREADS: Sized = getattr(threading, "_active", (None, None))
 
 
 @final
+class KeptAnswers:
+    """What one who was asked has answered, the body of a memoized node, say: see `core/engine/memoized.py`."""
+
+    __slots__ = ("by_question", "most")
+
+    def __init__(self) -> None:
+        #: How many a backward needs at most, of those that have asked: a batch needs one for each of its rows.
+        self.most: int = 1
+        #: The answers, the one that was asked for longest ago first.
+        self.by_question: dict[Hashable, tuple[Any, ...]] = {}
+
+
+@final
 class NodeMeta:
     """The state that few nodes need. A node with a NodeMeta takes the engine's slow path."""
 
@@ -116,15 +129,15 @@ class NodeMeta:
 
     #: What the body of a memoized node, and merges of gradients at its inputs, have answered, by who was asked, and by
     #: what: see `core/engine/memoized.py`. Mostly unset, so that it costs nothing.
-    answers: dict[int, dict[Hashable, tuple[Any, ...]]]
+    answers: dict[int, KeptAnswers]
 
-    def answers_of(self, asked: int) -> dict[Hashable, tuple[Any, ...]]:
-        """Return the answers that are kept of one who was asked, by the questions, the oldest first."""
+    def answers_of(self, asked: int) -> KeptAnswers:
+        """Return the answers that are kept of one who was asked."""
         # Another thread may let go of all answers meanwhile.
-        kept: dict[int, dict[Hashable, tuple[Any, ...]]] | None = getattr(self, "answers", None)
+        kept: dict[int, KeptAnswers] | None = getattr(self, "answers", None)
         if kept is None:
             kept = self.answers = {}
-        return kept.setdefault(asked, {})
+        return kept.setdefault(asked, KeptAnswers())
 
     def forget_answers(self) -> None:
         """Let go of the kept answers, if there are any."""

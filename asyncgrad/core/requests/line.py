@@ -21,6 +21,7 @@ from weakref import WeakSet
 
 from ...errors import BlockingError
 from ..engine.await_stack import NAMED_WAITS
+from ..engine.device_limit import lend_for_request
 from ..engine.loops import OneShotEvent, running_loop
 from ..settings.context import BLOCKING
 from ..settings.process import call_in_forked_children
@@ -160,6 +161,8 @@ class Line:
             heappush(self._waiting, waiter)
             self._loops[loop] = self._loops.get(loop, 0) + 1
             self._admit()
+        # The requests before it may call a backward that needs one of the permits.
+        lend_for_request()
         try:
             tell_profiles(waiter)
             await _turn_of(waiter)

@@ -411,6 +411,45 @@ async def test_another_gradient_is_another_question_bit_by_bit(first, second):
     assert [grad.tobytes() for grad in asked] == [np.array([first]).tobytes(), np.array([second]).tobytes()]
 
 
+#: Gradients that backward passes start from, and batches of them. All have an entry at which `x` below refuses one.
+STARTS = {
+    "gradients": [np.array([0.0, 0.0, number]) for number in (1.0, 2.0, 3.0, 4.0)],
+    "batches": [np.eye(3), 2.0 * np.eye(3), 3.0 * np.eye(3)],
+    "both": [*(np.array([0.0, 0.0, number]) for number in (4.0, 5.0)), np.eye(3), np.array([0.0, 0.0, 6.0])],
+}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("kind", STARTS)
+async def test_backward_passes_that_are_tried_again_in_turns_do_not_lose_each_others_answers(kind, at_once):
+    asked: list[bytes] = []
+
+    async def service(number: int, grad: Any) -> None:
+        asked.append(grad.numpy().tobytes())
+        await turns(1)
+
+    def fails(grad: Any) -> None:
+        if grad.numpy()[2]:
+            raise Trouble("below")
+
+    x = leaf(1.0, 2.0, 3.0)
+    out = Asked.apply(np.multiply(x, x), 0, service)
+    x.register_hook(fails)
+
+    async def once(start: np.ndarray) -> None:
+        with pytest.raises(Trouble):
+            await ag.grad([out], [x], [start], retain_graph=UNTIL, is_grads_batched=start.ndim > 1)
+
+    for _ in range(3):
+        if at_once:
+            await asyncio.gather(*map(once, STARTS[kind]))
+        else:
+            for start in STARTS[kind]:
+                await once(start)
+
+    assert len(asked) == len(set(asked)) == sum(len(np.atleast_2d(start)) for start in STARTS[kind])
+
+
 @one_loop
 async def test_a_rule_that_has_answered_for_fewer_inputs_is_asked_for_the_others():
     wants: list[Any] = []
@@ -639,7 +678,7 @@ async def test_an_answer_of_several_gradients_of_which_some_are_none_is_one_answ
 def kept_by(node: Any) -> list[Any]:
     """Weak references to the arrays that a node has kept as its answer."""
     kept = getattr(node.meta, "answers", {}).values()
-    answers = [answer for answers in kept for answer in answers.values()]
+    answers = [answer for one in kept for answer in one.by_question.values()]
     return [weakref.ref(grad) for answer in answers for grad in answer if grad is not None]
 
 
@@ -689,7 +728,7 @@ async def test_after_a_success_nothing_is_remembered_of_a_graph_that_can_run_aga
 
 
 @pytest.mark.slow
-def test_ten_thousand_tries_of_other_gradients_keep_one_answer(no_collector):
+def test_ten_thousand_tries_of_other_gradients_keep_eight_answers(no_collector):
     def fails(grad: Any) -> None:
         raise Trouble("always")
 
@@ -711,7 +750,7 @@ def test_ten_thousand_tries_of_other_gradients_keep_one_answer(no_collector):
         return await tries(100, 10_000) - before
 
     assert ag.run(main()) < 100
-    assert len(kept_by(out.grad_fn)) == 1
+    assert len(kept_by(out.grad_fn)) == 8
 
 
 async def test_a_graph_that_the_success_has_released_does_not_answer_from_memory():

@@ -29,11 +29,19 @@ NOISE = [
     "Unclosed",
 ]
 
-#: What a process does that runs many programs, each in a child of its own, which begins with everything imported.
+#: What a process does that runs many programs, each in a child of its own, which begins with everything imported: what
+#: is imported where it is used would be imported by each child, in seconds on a busy machine.
 PROCESS = """
-import asyncio, json, os, sys
+import asyncio, importlib, json, os, sys
 import numpy as np, asyncgrad as ag
 from asyncgrad import learn, nn, optim
+
+for name in ("numpy.testing", "scipy.linalg.blas", "uvloop"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass  # no child finds it either
+learn.Learner, nn.Module, optim.SGD, ag.forward, ag.graph.save_to_store, ag.sync.backward, ag.engine.queue_callback
 
 for program, error, loop, *files in json.loads(sys.argv[1]):
     child = os.fork()

@@ -40,6 +40,7 @@ def _plain(value: Any) -> Any:
         return tuple(map(_plain, value))
     if isinstance(value, TensorBase) and not value._requires_grad():
         value = raw(value)
-    if not isinstance(value, (np.ndarray, np.generic)) or value.shape:
+    if not isinstance(value, (np.ndarray, np.generic)) or value.size != 1 or value.dtype.kind not in "fiu":
         return value
-    return float(value) if value.dtype.kind == "f" else int(value) if value.dtype.kind in "iu" else value
+    # A long double is its own item.
+    return float(value.item()) if value.dtype.kind == "f" else int(value.item())

@@ -25,6 +25,7 @@ from ..core.tree.structure import Tree
 from ..errors import ArgumentError, OverlappingStepsError
 from .fused import FusedSteps, FusedUpdate
 from .optimizer import Entries, Group, Optimizer, Steps
+from .options import plain_options
 
 __all__ = [
     "ElementwiseOptimizer",
@@ -188,14 +189,14 @@ class ElementwiseOptimizer(Optimizer):
 
     def _steps(self, grads: Tree, has_closure: bool, off_loop: int | None) -> Steps:
         loss = (yield None) if has_closure else None
-        found = self._gradients(grads)
+        found, groups = self._gradients(grads), [*map(plain_options, self.param_groups)]
         if off_loop is not None and _is_large(found, off_loop):
             values = NewValues(found, self.state, self._spares)
             # The options of now: a schedule may set others while the worker reads them.
-            yield functools.partial(self._apply, found, values.places, [*map(dict, self.param_groups)])
+            yield functools.partial(self._apply, found, values.places, [*map(dict, groups)])
             values.publish(self.state)
         else:
-            self._apply(found, None, self.param_groups)
+            self._apply(found, None, groups)
         return loss
 
     def _apply(self, found: list[Entries], places: Places | None, groups: list[Group]) -> None:

@@ -24,6 +24,7 @@ from .elementwise import real_view
 from .gradients import Evaluation
 from .line_search import Point, strong_wolfe
 from .optimizer import Group, Optimizer, Steps, check_range
+from .options import plain_options
 
 __all__ = ["LBFGS"]
 
@@ -125,7 +126,7 @@ class LBFGS(Optimizer):
                 "await optimizer.step_async(closure)"
             )
         found = None if has_closure else self._gradients(grads)[0]
-        iterations = _Iterations(group, copy.deepcopy(self.state.get(self._owner(), {})), found)
+        iterations = _Iterations(plain_options(group), copy.deepcopy(self.state.get(self._owner(), {})), found)
         check_one_device("LBFGS", params := group["params"])
         steps = iterations.run(has_closure)
         loss = yield from steps_on_device(steps, params[0]._device) if several_devices[0] else steps

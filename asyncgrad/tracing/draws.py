@@ -100,14 +100,18 @@ def _drawing_as_before(trace: Trace) -> Iterator[None]:
     """Put back, at the end of the block, what asyncgrad, NumPy and Python draw next without a given generator."""
     found, legacy = generator(), np.random.mtrand.get_bit_generator()
     state, legacy_state, of_python = found.bit_generator.state, legacy.state, random.getstate()
+    # A function that seeds them would leave the state that its last call has left.
+    legacy.random_raw()
+    random.random()
+    before = _comparable(legacy.state), random.getstate()
     try:
         yield
     finally:
-        has_drawn = of_python != random.getstate() or _comparable(legacy_state) != _comparable(legacy.state)
+        has_drawn = before != (_comparable(legacy.state), random.getstate())
         found.bit_generator.state, legacy.state = state, legacy_state
         random.setstate(of_python)
         if has_drawn:
-            trace.broken = "it draws random numbers without ag.random"
+            trace.broken = "it draws or seeds random numbers without ag.random"
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import functools
+from collections.abc import Generator, Mapping, Sequence
 from math import prod
 from typing import Any, Protocol, final
 
@@ -84,7 +85,7 @@ class ReplayNode(HandwrittenNode):
         outputs: what the program has computed.
     """
 
-    __slots__ = ("_arguments", "_call", "_drawn", "_lease", "_metadata", "checks_always")
+    __slots__ = ("_arguments", "_call", "_drawn", "_lease", "_metadata", "_values", "checks_always")
 
     is_users = False
 
@@ -106,6 +107,10 @@ class ReplayNode(HandwrittenNode):
         self._drawn = drawn
         #: The arguments with their versions; None once released.
         self._arguments: list[tuple[Any, int]] | None = with_versions(arguments)
+        #: By number, copies of arguments that the backward does not read, for a run of the function after a write.
+        self._values: dict[int, np.ndarray] = {}
+        if variant.may_run_again():
+            self._values = _copies_of_unread(variant.program.kept, arguments)
         if GRAD_MODE.get() is not True:
             _tell_of(self)
 
@@ -161,7 +166,7 @@ class ReplayNode(HandwrittenNode):
             # Nearly all: the rest is for several outputs, and for gradients that are recorded.
             gradients = self._run_program(arguments, (grad,))
             if gradients is None:
-                gradients = bare_unless(False, self._differentiated(arguments, [grad], False, False)[0])
+                gradients = bare_unless(False, self._differentiated(self._values, arguments, [grad], False, False)[0])
             return tuple(gradients)
         grads: list[Any] = (
             [grad] if self.shape is not None else [None] * len(self._metadata) if grad is None else list(grad)
@@ -170,41 +175,60 @@ class ReplayNode(HandwrittenNode):
         if all(one is None for one in grads):
             return (None,) * len(lease.variant.wanted)
         create_graph = GRAD_MODE.get() is not False
-        arrays = [one._data if type(one) is Tensor else one for one in grads] if create_graph else grads
+        arrays = [_bare(one) for one in grads]
         found = self._run_program(arguments, arrays)
         if found is None:
-            return bare_unless(create_graph, self._differentiated(arguments, grads, create_graph, create_graph)[0])
+            found, _ = self._differentiated(self._values, arguments, grads, create_graph, create_graph)
+            return bare_unless(create_graph, found)
         if not create_graph:
             return tuple(found)
-        differentiable = self._differentiable(arguments, grads)
+        differentiable = self._differentiable(arguments, grads, found)
+        if differentiable is None:
+            return tuple(self._differentiated(self._values, arguments, grads, True, True)[0])
         if not any(differentiable):
             return without_graph(found, self.device)
         node = GradientsNode(
-            self._differentiated_again, arguments, lease.variant.wanted, grads, found, differentiable, self.device
+            functools.partial(self._differentiated_again, self._values),
+            [(one, None if index in self._values else version) for index, (one, version) in enumerate(arguments)],
+            lease.variant.wanted,
+            grads,
+            found,
+            differentiable,
+            self.device,
         )
         _tell_of(node)
         return node.gradients(found)
 
-    def _differentiable(self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any]) -> tuple[bool, ...]:
-        """Return for each gradient whether it has a graph where it is recorded, as the function has told once."""
+    def _differentiable(
+        self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any], found: Sequence[Any]
+    ) -> tuple[bool, ...] | None:
+        """Return for each gradient whether it has a graph where it is recorded, as the function has told once.
+
+        Returns:
+            None where the function has computed other bits than `found` with a graph, as recurrent layers do.
+        """
         known = self._lease.variant.differentiable
         key = tuple(map(has_graph, grads))
-        found = known.get(key)
-        if found is None:
+        if key not in known:
             try:
-                gradients, _ = self._differentiated_again(arguments, grads, False)
+                gradients, _ = self._differentiated_again(self._values, arguments, grads, False)
             except Exception:
                 # Such as for a write into what only the forward reads: where it is differentiated, it raises again.
                 return (True,) * len(self._lease.variant.wanted)
-            found = known[key] = tuple(map(has_graph, gradients))
-        return found
+            is_same = all(map(_has_bits_of, gradients, found))
+            known[key] = tuple(map(has_graph, gradients)) if is_same else None
+        return known[key]
 
     def _differentiated_again(
-        self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any], leads_on: bool
+        self,
+        values: Mapping[int, np.ndarray],
+        arguments: Sequence[tuple[Any, int | None]],
+        grads: Sequence[Any],
+        leads_on: bool,
     ) -> tuple[Sequence[Any], list[Any]]:
         """Return the gradients that the program has computed, with a graph, and what that leads to."""
         with told_before(self._lease.variant.program.errstate):
-            return self._differentiated(arguments, grads, True, leads_on)
+            return self._differentiated(values, arguments, grads, True, leads_on)
 
     def _run_program(self, arguments: list[tuple[Any, int]], grads: Sequence[Any]) -> Sequence[Any] | None:
         """Return the gradients by the program; None where it cannot run."""
@@ -220,13 +244,14 @@ class ReplayNode(HandwrittenNode):
             runs = runs and variant.error_ways.are_now()
             runs = runs and (variant.is_unguarded or variant.backward_guards.hold())
             # Without `strict`, which would cost as much as the check of one argument.
-            for is_kept, (argument, version) in zip(program.kept, arguments):  # noqa: B905
+            for index, (is_kept, (argument, version)) in enumerate(zip(program.kept, arguments)):  # noqa: B905
                 # What the backward does not read may have been written into, as in the graph of the function.
-                if (is_kept or not runs) and isinstance(argument, TensorBase):
+                if (is_kept or not (runs or index in self._values)) and isinstance(argument, TensorBase):
                     counter = argument._counter
                     if (0 if counter is None else counter.value) != version:
                         check_version(self, argument, version)
             if not runs:
+                variant.has_run_again = True
                 return None
             lease.has_run = True
             try:
@@ -294,11 +319,17 @@ class ReplayNode(HandwrittenNode):
         return is_plain and variant.backward_guards.hold()
 
     def _differentiated(
-        self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any], create_graph: bool, leads_on: bool
+        self,
+        values: Mapping[int, np.ndarray],
+        arguments: Sequence[tuple[Any, int | None]],
+        grads: Sequence[Any],
+        create_graph: bool,
+        leads_on: bool,
     ) -> tuple[Sequence[Any], list[Any]]:
         """Run the function again; return the gradients of its arguments, and those.
 
         Args:
+            values: by number, the arrays of arguments as they were at the call, where they may be others now.
             arguments: the arguments, with their versions.
             grads: the incoming gradients.
             create_graph: whether the gradients have a graph.
@@ -306,9 +337,14 @@ class ReplayNode(HandwrittenNode):
         """
         variant = self._lease.variant
         own = [argument for argument, _ in arguments]
-        for index in variant.wanted:
+        for index in {*variant.wanted, *values}:
             # Hooks of the argument are not called here. A leaf stays one, unless a graph is to lead to it.
-            own[index] = own_copy(own[index]) if leads_on else stand_in(own[index], own[index]._data)
+            array = values.get(index, own[index]._data)
+            if leads_on and index in variant.wanted:
+                own[index] = own_copy(own[index])
+                own[index]._data = array
+            else:
+                own[index] = stand_in(own[index], array)
         given = list(own)
         for index, _ in variant.program.commits:
             # What the call has changed is not changed again.
@@ -332,7 +368,27 @@ class ReplayNode(HandwrittenNode):
     def release_variables(self) -> None:
         """Let go of the arguments; with several outputs, each of which may have a backward of its own, keep them."""
         if self.shape is not None:
-            self._arguments = None
+            self._arguments, self._values = None, {}
+
+
+def _copies_of_unread(kept: Sequence[bool], arguments: Sequence[Any]) -> dict[int, np.ndarray]:
+    """Return copies of the tensors among arguments that are not kept for a backward, by their numbers."""
+    pairs = enumerate(zip(kept, arguments, strict=True))
+    return {
+        index: one._data.copy("K") for index, (is_kept, one) in pairs if not is_kept and isinstance(one, TensorBase)
+    }
+
+
+def _has_bits_of(gradient: Any, array: Any) -> bool:
+    if gradient is None or array is None:
+        return gradient is array
+    return same_bits(getattr(gradient, "_data", gradient), array)
+
+
+def _bare(grad: Any) -> Any:
+    """Return the array of a gradient; NumPy's operations on arrays without axes give numbers."""
+    bare = grad._data if type(grad) is Tensor else grad
+    return np.asarray(bare) if isinstance(bare, np.generic) else bare
 
 
 def _unit_rows(like: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ __all__ = [
 
 #: Returns the gradients for arguments with their versions and for incoming gradients, with a graph, and the tensors in
 #: the place of the arguments to which that graph leads; it goes on from there to the arguments if it is told so.
-Differentiate = Callable[[Sequence[tuple[Any, int]], Sequence[Any], bool], tuple[Sequence[Any], list[Any]]]
+Differentiate = Callable[[Sequence[tuple[Any, int | None]], Sequence[Any], bool], tuple[Sequence[Any], list[Any]]]
 
 
 @final
@@ -42,7 +42,7 @@ class GradientsNode(HandwrittenNode):
 
     Args:
         differentiate: computes the same by the function.
-        arguments: the arguments of the call with their versions.
+        arguments: the arguments of the call with their versions; None for one that may be written into.
         wanted: which of them have a gradient.
         grads: the incoming gradients, Tensors or None.
         arrays: the gradients; None where there is none.
@@ -57,7 +57,7 @@ class GradientsNode(HandwrittenNode):
     def __init__(
         self,
         differentiate: Differentiate,
-        arguments: Sequence[tuple[Any, int]],
+        arguments: Sequence[tuple[Any, int | None]],
         wanted: Sequence[int],
         grads: Sequence[Any],
         arrays: Sequence[Any],
@@ -107,7 +107,7 @@ class GradientsNode(HandwrittenNode):
         if differentiate is None:
             raise released_error(self)
         for value, version in (*self._arguments, *self._grads):
-            if isinstance(value, TensorBase):
+            if isinstance(value, TensorBase) and version is not None:
                 check_version(self, value, version)
         grads = [own_copy(one) if has_graph(one) else one for one, _ in self._grads]
         found, arguments = differentiate(self._arguments, grads, create_graph)

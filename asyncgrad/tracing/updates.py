@@ -18,6 +18,7 @@ from ..core.tensor import Tensor
 from ..optim.elementwise import ElementwiseOptimizer, NewValues
 from ..optim.fused import FusedUpdate
 from ..optim.optimizer import Group, Optimizer
+from ..optim.options import plain_options
 from .call_key import Static
 from .table import PlaceOf
 from .trace import Untraceable
@@ -128,7 +129,7 @@ class _Alike:
 
     def _read_update(self, array: BareArray, state: dict[str, Any]) -> FusedUpdate | None:
         """Read the numbers of a step; return all of the update."""
-        update = self._optimizer._fused_update(array, array, state, self._group)
+        update = self._optimizer._fused_update(array, array, state, plain_options(self._group))
         if update is not None:
             self.numbers = [np.asarray(number, array.dtype) for number in update.numbers]
             self.scalars = {name: one for name, one in update.state.items() if not _is_array(one)}

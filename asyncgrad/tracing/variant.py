@@ -39,6 +39,8 @@ __all__ = ["Output", "Variant", "refuse_hooks_and_other_leaves", "trace_variant"
 
 #: What a program may return each time as it was in the traced run.
 _IMMUTABLE = (int, float, complex, str, bytes, bool, np.generic, np.dtype, type)
+#: In how many calls of a program it is not known yet where their backward passes begin.
+_FIRST_CALLS = 8
 #: How many tables wait for the next call; each call under way has one.
 _IDLE_TABLES = 4
 
@@ -82,6 +84,7 @@ class Variant:
     """A program, how its outputs are put together, and tables that run it."""
 
     __slots__ = (
+        "_first_calls",
         "_idle",
         "_is_short",
         "backward_guards",
@@ -93,6 +96,7 @@ class Variant:
         "fusing",
         "guards",
         "has_graph",
+        "has_run_again",
         "is_unguarded",
         "may_be_long",
         "may_begin_otherwise",
@@ -151,13 +155,26 @@ class Variant:
         self.verified: int = 0
         #: The settings of each call that runs it.
         self.context: tuple[Any, ...] = key_of_context()
-        #: By which incoming gradients require grad, the gradients that do then; filled by backward passes.
-        self.differentiable: dict[tuple[bool, ...], tuple[bool, ...]] = {}
+        #: By which incoming gradients require grad, the gradients that do then, or None where the function computes
+        #: other bits with a graph; filled by backward passes.
+        self.differentiable: dict[tuple[bool, ...], tuple[bool, ...] | None] = {}
         #: Whether it is to be known where a backward has begun that this program cannot run.
         self.may_begin_otherwise: bool = False
         #: Where that was; None for none.
         self.begun: Beginning | None = None
+        #: Whether a backward of one of its calls has run the function.
+        self.has_run_again: bool = False
+        self._first_calls: int = _FIRST_CALLS
         self._idle: deque[Table] = deque(maxlen=_IDLE_TABLES)
+
+    def may_run_again(self) -> bool:
+        """Tell whether the backward of a call that begins now may run the function, as far as that is known."""
+        if self.has_run_again:
+            return True
+        if self._first_calls == 0:
+            return False
+        self._first_calls -= 1
+        return True
 
     def holds(self) -> bool:
         """Tell whether what the functions read that have run is as it was."""

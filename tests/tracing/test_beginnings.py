@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import sync
+from asyncgrad import nn, sync
 from asyncgrad.tracing.beginnings import ones_lying_as
 from asyncgrad.tracing.jitted import Call
 from tests.tracing.running import bits
@@ -22,6 +22,13 @@ LOSSES: dict[str, Callable[[Any, Any], Any]] = {
     "a gradient that is reversed": lambda y, z: (y[::-1].T @ np.arange(7.0, dtype=np.float32)).sum(),
     "the other result": lambda y, z: (z * z).sum(),
     "both": lambda y, z: y.sum() + (z * z).sum(),
+}
+
+#: By name, what a compiled loss is made into outside of it, and its gradient into a number of NumPy.
+SCALED: dict[str, Callable[[Any], Any]] = {
+    "a share of one": lambda loss: loss / 4.0,
+    "a square": lambda loss: loss * loss,
+    "a sum with another term": lambda loss: loss * 0.5 + loss**2,
 }
 
 
@@ -81,3 +88,71 @@ def test_ones_lie_as_they_are_told_to(shape, strides):
 
     assert (ones.shape, ones.dtype, (ones == 1).all()) == (shape, np.float32, True)
     assert not ones.size or ones.strides == strides
+
+
+@pytest.mark.parametrize("made", SCALED.values(), ids=SCALED)
+def test_a_loss_that_is_scaled_outside_goes_backward_by_the_program(monkeypatch, made):
+    def loss(w: Any, b: Any, x: Any) -> Any:
+        return (np.tanh(x @ w + b) ** 2).mean()
+
+    jitted = ag.jit(loss)
+
+    def gradients_of(function: Callable[..., Any], x: Any) -> Any:
+        leaves = [ag.tensor(np.array(one), requires_grad=True) for one in ([[0.5, -0.25]], [0.1, 0.2])]
+        sync.backward(made(function(*leaves, x)))
+        return [bits(leaf.grad) for leaf in leaves]
+
+    monkeypatch.setattr(Call, "again", None)
+    for index in range(8):
+        assert gradients_of(jitted, batch(index)) == gradients_of(loss, batch(index))
+    assert jitted.counts["replayed"] == 4
+
+
+#: By name, functions whose backward does not read their leaves.
+NOT_READING: dict[str, Callable[[Any, Any], Any]] = {
+    "a product with numbers": lambda w, x: x @ w,
+    "two results": lambda w, x: (np.tanh(x @ w), x * w.sum()),
+    "one that keeps its result": lambda w, x: np.exp(w) * x,
+    "one that keeps nothing": lambda w, x: w * 2.0 + x,
+}
+
+
+@pytest.mark.parametrize("function", NOT_READING.values(), ids=NOT_READING)
+@pytest.mark.parametrize("loss", [lambda y: y.sum(), lambda y: (y[::-1].T * 0.5).sum(), lambda y: (y * y).sum()])
+def test_what_a_backward_does_not_read_may_be_written_into_before_it_begins_elsewhere(function, loss):
+    jitted = ag.jit(function)
+
+    def gradients_of(function: Callable[..., Any]) -> list[Any]:
+        leaf = ag.tensor(np.array([[0.5, -0.25]]), requires_grad=True)
+        found = []
+        for index in range(24):
+            results = function(leaf, batch(index))
+            result = results[0] if isinstance(results, tuple) else results
+            # Every third begins with another gradient.
+            value = loss(result) if index % 3 else (result**2).sum()
+            with ag.no_grad():
+                leaf *= 0.875
+            sync.backward(value)
+            found.append(bits(leaf.grad))
+        return found
+
+    assert gradients_of(jitted) == gradients_of(function)
+    assert jitted.counts["replayed"] >= 8
+
+
+def test_gradients_with_a_graph_have_the_bits_that_the_function_gives_them():
+    cell = nn.GRU(3, 4)
+    params = list(cell.parameters())
+
+    def loss(x: Any) -> Any:
+        return (cell(x)[0] ** 2).mean()
+
+    jitted = ag.jit(loss)
+    for index in range(7):
+        x = np.random.default_rng(index).standard_normal((5, 2, 3))
+        found, expected = (sync.grad(function(x), params, create_graph=True) for function in (jitted, loss))
+        assert list(map(bits, found)) == list(map(bits, expected))
+
+        seconds = [sync.grad(sum((one * one).sum() for one in grads), params) for grads in (found, expected)]
+        assert list(map(bits, seconds[0])) == list(map(bits, seconds[1]))
+    assert jitted.counts["replayed"] >= 3

@@ -378,6 +378,21 @@ def test_a_coin_of_another_stream_is_thrown_in_each_call(kind):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(("seed", "draw"), [(np.random.seed, np.random.random), (random.seed, random.random)])
+def test_another_stream_is_seeded_in_each_call(seed, draw):
+    def function(x):
+        seed(3)
+        return x * draw()
+
+    jitted = ag.jit(function)
+    for run in (function, jitted):
+        for _ in range(8):
+            run(leaf(1.0))
+            first = draw()
+            run(leaf(1.0))
+            assert draw() == first
+
+
 def test_whether_an_argument_is_a_leaf():
     jitted = ag.jit(lambda x: x * (2 if x.is_leaf else 3))
     x = leaf(1.0)

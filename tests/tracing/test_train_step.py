@@ -146,6 +146,74 @@ async def test_a_step_has_the_bits_of_its_lines_for_each_optimizer_and_with_a_sc
     assert step._jitted.counts["replayed"] >= 4
 
 
+#: By name, what makes another number of a Python one, which an option may be as well.
+NUMBERS: dict[str, Callable[[float], Any]] = {
+    "float32": np.float32,
+    "longdouble": np.longdouble,
+    "array": np.array,
+    "array of float32": lambda number: np.array(number, np.float32),
+    "tensor": ag.tensor,
+}
+
+
+def with_numbers(optimizer: optim.Optimizer, number: Callable[[float], Any]) -> optim.Optimizer:
+    """Make every number among the options of an optimizer another one."""
+    for group in optimizer.param_groups:
+        for name, value in group.items():
+            if type(value) is float:
+                group[name] = number(value)
+            elif type(value) is tuple:
+                group[name] = tuple([number(one) if type(one) is float else one for one in value])
+    return optimizer
+
+
+@one_loop
+@pytest.mark.sampled("name", "kind")
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+async def test_options_are_numbers_of_numpy_arrays_and_tensors_as_well(name, kind):
+    number = NUMBERS[kind]
+    models = [model_of() for _ in range(4)]
+    plain, compiled, other, eager = (OPTIMIZERS[name](list(model.parameters())) for model in models)
+    # Each is rounded once, as an option of Python that has its value.
+    for optimizer in (plain, other):
+        with_numbers(optimizer, lambda value: float(number(value)))
+    for optimizer in (compiled, eager):
+        with_numbers(optimizer, number)
+    steps = [
+        ag.jit.train_step(lambda x, y, model=model: nn.cross_entropy(model(x), y), optimizer)
+        for model, optimizer in zip(models[:2], (plain, compiled), strict=True)
+    ]
+    for index in range(8):
+        for step in steps:
+            ag.random.seed(index)
+            await step(*batch(index))
+        for model, optimizer in zip(models[2:], (other, eager), strict=True):
+            ag.random.seed(index)
+            await step_by_hand(model, optimizer, *batch(index), {})
+
+    states = [state_of(*one) for one in zip(models, (plain, compiled, other, eager), strict=True)]
+    assert states[1:] == states[:-1]
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.NAdam])
+async def test_a_rate_that_is_an_array_may_be_written_into_between_two_steps(kind):
+    model, twin = model_of(), model_of()
+    rate, other_rate = np.array(0.1), 0.1
+    optimizer, other = kind(model, lr=rate), kind(twin, lr=other_rate)
+    step = ag.jit.train_step(lambda x, y: nn.cross_entropy(model(x), y), optimizer)
+    for index in range(8):
+        ag.random.seed(index)
+        await step(*batch(index))
+        ag.random.seed(index)
+        await step_by_hand(twin, other, *batch(index), {})
+        rate *= 0.5
+        other.param_groups[0]["lr"] *= 0.5
+
+        assert state_of(model, optimizer) == state_of(twin, other)
+    assert step._jitted.counts["replayed"] >= 3
+
+
 @pytest.mark.parametrize("backend", ["table", "auto", pytest.param("fused", marks=needs_llvmlite)])
 async def test_groups_have_options_of_their_own_which_may_change(backend):
     def made() -> tuple[Any, Any]:

@@ -165,7 +165,8 @@ def test_an_operator_is_left_to_a_class_of_higher_priority_and_to_ufuncs_of_its_
         def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
             return NotImplemented if ufunc is np.multiply else f"{ufunc.__name__} {method}"
 
-    for x in (np.ones(2), ag.tensor([1.0, 1.0]), ag.tensor([1.0, 1.0], requires_grad=True)):
+    left: list[Any] = [np.ones(2), ag.tensor([1.0, 1.0]), ag.tensor([1.0, 1.0], requires_grad=True)]
+    for x in left:
         assert (x + First(), x ** First(), divmod(x, First())) == ("radd", "rpow", "rdivmod")
         assert (x + Computing(), x @ Computing(), np.add(x, Computing())) == (
             "add __call__",

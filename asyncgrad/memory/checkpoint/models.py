@@ -156,7 +156,8 @@ def _tensors_in(model: Any) -> list[TensorBase]:
     while waiting:
         container = waiting.pop()
         for value in _children_of(container):
-            cls = value.__class__
+            # Not `value.__class__`: a weak proxy, or a mock, gives that of another object.
+            cls = type(value)
             if cls in PLAIN:
                 continue
             role = roles.get(cls)

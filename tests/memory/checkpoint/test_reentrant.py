@@ -6,6 +6,7 @@ import asyncio
 import gc
 import weakref
 from typing import final
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -213,3 +214,29 @@ def test_the_tensors_of_a_function_are_those_of_its_modules_and_not_what_they_ha
     model.checkpointed(leaf([1.0, 2.0]))
 
     assert {*map(id, tensors_of([lambda: model]))} == {*map(id, model.parameters())}
+
+
+@final
+class _RefersBack(nn.Module):
+    """Has weak references to modules that are none of its parts, and stand-ins for other objects."""
+
+    def __init__(self, whole: nn.Module, gone: nn.Module) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.whole, self.gone = weakref.proxy(whole), weakref.proxy(gone)
+        self.stand_ins = [mock.Mock(spec=nn.Linear), mock.Mock(spec=list)]
+        self.tensor = mock.Mock(spec=ag.Tensor)
+
+    def forward(self, x):
+        return self.linear(x) * self.whole.scale
+
+
+def test_attributes_that_stand_for_other_objects_are_no_parts_of_a_module():
+    whole, x = nn.Module(), leaf([1.0, 2.0])
+    whole.scale = nn.Parameter(np.array([3.0]))
+    part = whole.part = _RefersBack(whole, nn.Linear(2, 2))
+
+    sync.backward(ag.checkpoint(part, x).sum())
+
+    assert {*map(id, tensors_of([part]))} == {*map(id, part.linear.parameters())}
+    np.testing.assert_array_equal(x.grad.numpy()[0], part.linear.weight.numpy().sum(0) * 3.0)

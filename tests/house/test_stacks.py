@@ -46,6 +46,9 @@ def test_that_waits_on():
         interrupted_in_a_wait()
     finally:
         waits_on()
+
+def test_with_a_fault():
+    signal.raise_signal(signal.SIGSEGV)
 """
 
 
@@ -63,12 +66,15 @@ def told(tmp_path: Path) -> str:
 @pytest.mark.slow
 def test_a_run_ends_with_the_stacks_of_a_process_that_did_not_come_to_the_end_of_its_test(told):
     summary, _, stacks = told.partition("stacks of gw0")
+    stacks, _, fault = stacks.partition("stacks of gw1")
     interrupted, _, ended = stacks.partition("Timeout (")
 
-    assert "2 failed, 1 passed" in summary
+    assert "3 failed, 1 passed" in summary
     assert "in interrupted_in_a_wait" in interrupted
     assert "in test_that_waits_on" in interrupted
     assert "in waits_on" in ended
+    assert "Segmentation fault" in fault
+    assert "in test_with_a_fault" in fault
     assert "in test_that_is_interrupted" not in stacks
 
 

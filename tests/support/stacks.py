@@ -54,8 +54,11 @@ class WrittenStacks:
         # Without a buffer, since faulthandler writes into the file itself.
         self._file = path.open("wb", buffering=0)
 
-    def pytest_configure(self) -> None:
-        """Have what ends the process at once, such as a fault of memory, write the stacks there, too."""
+    def pytest_sessionstart(self) -> None:
+        """Have what ends the process at once, such as a fault of memory, write the stacks there, too.
+
+        When plugins are configured, pytest asks for another file, after this.
+        """
         faulthandler.enable(self._file)
 
     @pytest.hookimpl(tryfirst=True)
@@ -131,4 +134,5 @@ def plugin_of(config: pytest.Config) -> LostStacks | WrittenStacks:
     """Return the plugin for this process, which runs tests for another one or may start others."""
     told: dict[str, str] = getattr(config, "workerinput", {})
     # The other one does not print them where it has not loaded this.
-    return WrittenStacks(Path(told[_FOLDER]) / told["workerid"]) if _FOLDER in told else LostStacks()
+    is_told = _FOLDER in told and config.pluginmanager.has_plugin("faulthandler")
+    return WrittenStacks(Path(told[_FOLDER]) / told["workerid"]) if is_told else LostStacks()

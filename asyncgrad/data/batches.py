@@ -75,28 +75,27 @@ def batches(
         >>> ag.run(main())[0]
         {'word': ['to', 'be'], 'length': array([2, 2])}
     """
-    buffer = _check_options(size, shuffle, workers, prefetch)
+    size, buffer, workers, prefetch = _options(size, shuffle, workers, prefetch)
     if rng is not None and not isinstance(rng, np.random.Generator):
         rng = np.random.default_rng(whole_number(rng, "rng"))
     found = make_source(source, size, truth(drop_last, "drop_last"))
     return Batches(found, buffer, workers, prefetch * workers, rng)
 
 
-def _check_options(size: Any, shuffle: Any, workers: Any, prefetch: Any) -> int:
-    """Return how many examples a shuffled source without random access holds; 0 if it is not shuffled."""
+def _options(size: Any, shuffle: Any, workers: Any, prefetch: Any) -> tuple[int | None, int, int, int]:
+    """Return the options; of `shuffle` how many examples a source without random access holds, 0 for none."""
     if isinstance(size, np.ndarray) and size.ndim:
         raise ArgumentTypeError(
             must_be("size", "an int", size, "write ag.data.batches((x, y), size) for several arrays")
         )
-    if size is not None and whole_number(size, "size") < 1:
+    size = None if size is None else whole_number(size, "size")
+    if size is not None and size < 1:
         raise ArgumentError(f"size must be at least 1, or None for a source of whole batches, not {size}")
-    whole_number(workers, "workers", 0)
-    whole_number(prefetch, "prefetch", 1)
-    if isinstance(shuffle, (bool, np.bool_)):
-        return _BUFFER if shuffle else 0
-    if whole_number(shuffle, "shuffle") < 0:
+    is_switch = isinstance(shuffle, (bool, np.bool_))
+    buffer = _BUFFER * bool(shuffle) if is_switch else whole_number(shuffle, "shuffle")
+    if buffer < 0:
         raise ArgumentError(f"shuffle must be True, False or the size of a buffer, not {shuffle}")
-    return int(shuffle)
+    return size, buffer, whole_number(workers, "workers", 0), whole_number(prefetch, "prefetch", 1)
 
 
 @final

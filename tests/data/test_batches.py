@@ -126,6 +126,14 @@ def test_lengths_are_those_of_the_source() -> None:
         len(ag.data.batches(stream(), 4))
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64])
+def test_options_may_be_numbers_of_numpys(kind: Callable[[int], Any]) -> None:
+    found = ag.data.batches(np.arange(500), kind(100), kind(100), kind(2), prefetch=kind(100), rng=kind(1))
+
+    assert sorted(np.concatenate(list(found)).tolist()) == [*range(500)]
+    assert [len(batch) for batch in found] == [100] * 5
+
+
 def test_a_source_of_whole_batches_is_not_stacked() -> None:
     assert [batch.tolist() for batch in ag.data.batches(iter([X[:3], X[3:]]), None)] == [X[:3].tolist(), X[3:].tolist()]
     assert [batch["rows"] for batch in ag.data.batches([{"rows": 1}, {"rows": 2}], None, workers=2)] == [1, 2]

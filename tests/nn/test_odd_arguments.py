@@ -465,6 +465,32 @@ def test_a_size_may_be_a_number_of_numpys(name: str) -> None:
     SIZES[name](np.int64(2))
 
 
+def _attention(features: Any) -> Any:
+    x, weights, bias, last = np.ones((2, 1, 90)), np.ones((270, 90)), np.zeros(270), np.ones((90, 90))
+    maps = (weights, bias, None, None, False, 0.0, last, np.zeros(90))
+    return nn.multi_head_attention_forward(x, x, x, features, 2, *maps)[0]
+
+
+#: By name, a call that computes with numbers beyond those of eight bits, and an option for it.
+SMALL: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "ctc_loss": (lambda n: nn.ctc_loss(-(_images(6, 1, 300) ** 2), np.array([[280, 3]]), [6], [2], blank=n), 1),
+    "Embedding": (lambda n: nn.Embedding(300, 2, padding_idx=n).padding_idx, 1),
+    "embedding": (lambda n: nn.embedding(np.array([1, 299]), _images(300, 2), padding_idx=n), 1),
+    "conv2d": (lambda n: nn.conv2d(_images(1, 1, 200, 4), _images(1, 1, 3, 3), padding=n, dilation=n), 100),
+    "max_pool1d": (lambda n: nn.max_pool1d(_images(1, 1, 400), n, n), 100),
+    "multi_head": (_attention, 90),
+    "topk": (lambda n: nn.topk(_images(2, 300), n).values, 100),
+}
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("name", SMALL)
+def test_a_number_of_few_bits_counts_as_pythons(name: str, kind: Callable[[int], Any]) -> None:
+    call_with, option = SMALL[name]
+
+    assert repr(call_with(kind(option))) == repr(call_with(option))
+
+
 @pytest.mark.parametrize("make", [np.array, ag.tensor], ids=["array", "tensor"])
 @pytest.mark.parametrize("size", [2, [2], [2, 2]], ids=["number", "one", "two"])
 @pytest.mark.parametrize("name", SIZES)

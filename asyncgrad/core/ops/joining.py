@@ -292,17 +292,16 @@ def array_split(ary: Array, indices_or_sections: Any, axis: int = 0) -> list[Any
 
 def split(ary: Array, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Return views of equal parts along an axis, or of those between indices."""
-    if not isinstance(indices_or_sections, int) or indices_or_sections <= 0:
+    if np.ndim(indices_or_sections):
         return array_split(ary, indices_or_sections, axis)
-    axis = axis_index(axis, ary.ndim)
-    length = ary.shape[axis]
-    if length % indices_or_sections:
+    sections, place = int(indices_or_sections), axis_index(axis, ary.ndim)
+    length = ary.shape[place]
+    if sections > 0 and length % sections:
         raise ValueError(
-            f"axis {axis} of length {length} does not split into {indices_or_sections} equal parts: "
+            f"axis {place} of length {length} does not split into {sections} equal parts: "
             "np.array_split makes parts as equal as can be"
         )
-    bounds = range(0, length + 1, length // indices_or_sections) if length else [0] * (indices_or_sections + 1)
-    return split_views(ary, list(bounds), axis)
+    return array_split(ary, sections, place)
 
 
 def _needs_axes(ary: Array, count: int, name: str) -> None:

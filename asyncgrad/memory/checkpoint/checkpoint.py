@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...core.settings.arguments import describe, must_be, takes, truth
+from ...core.settings.arguments import describe, must_be, takes, truth, whole_number
 from ...core.settings.context import IN_TRANSFORM, is_grad_enabled
 from ...errors import ArgumentError, ArgumentTypeError
 from .call import CheckpointedCall, CheckpointOptions, call_function, is_async
@@ -186,8 +186,7 @@ def checkpoint_sequential(
         True
     """
     chain = check_functions(functions, "checkpoint_sequential")
-    if type(segments) is not int:
-        raise ArgumentTypeError(must_be("segments", "an int", segments))
+    segments = whole_number(segments, "segments")
     if not 1 <= segments <= len(chain):
         raise ArgumentError(f"segments is from 1 up to the number of functions, {len(chain)}, not {segments}")
     steps = _segments(chain, segments, x, dict(use_reentrant=use_reentrant, preserve_rng=preserve_rng, **options))

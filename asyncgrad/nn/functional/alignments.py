@@ -152,7 +152,8 @@ def ctc_loss(
     log_probs = operand(log_probs)
     data: Any = log_probs if len(shape) == 3 else np.expand_dims(log_probs, 1)
     steps, n, classes = shape[0], (shape[1] if len(shape) == 3 else 1), shape[-1]
-    if not 0 <= whole_number(blank, "blank") < classes:
+    blank = whole_number(blank, "blank")
+    if not 0 <= blank < classes:
         raise ArgumentError(f"ctc_loss: blank must be one of the {classes} classes, 0 to {classes - 1}, not {blank}")
     durations = _lengths("input_lengths", input_lengths, n, steps)
     counts = _lengths("target_lengths", target_lengths, n, None)

@@ -322,9 +322,10 @@ def _check_rows(indices: Any, padding_idx: int | None, rows: int) -> int | None:
 
 def _padding_row(padding_idx: int, rows: int) -> int:
     """Return the number of a row, from 0 on."""
-    if not -rows <= whole_number(padding_idx, "padding_idx") < rows:
+    padding_idx = whole_number(padding_idx, "padding_idx")
+    if not -rows <= padding_idx < rows:
         raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
-    return int(padding_idx) % rows
+    return padding_idx % rows
 
 
 def _bags(indices: Any, offsets: Any, has_end: bool) -> tuple[Any, int]:

@@ -113,7 +113,8 @@ _NAME = "multi_head_attention_forward"
 
 def _heads(features: int, number: int, maps: tuple[Any, Any, bool], bias: Any, added: tuple[Any, ...]) -> Heads:
     """Return the heads that the arguments of `multi_head_attention_forward` make."""
-    if whole_number(features, "embed_dim_to_check") < 1 or whole_number(number, "num_heads") < 1 or features % number:
+    features, number = whole_number(features, "embed_dim_to_check"), whole_number(number, "num_heads")
+    if features < 1 or number < 1 or features % number:
         raise ArgumentError(f"{_NAME} needs num_heads that divides embed_dim_to_check={features}, not {number}")
     weight, separate, is_separate = maps
     is_separate = truth(is_separate, "use_separate_proj_weight")

@@ -69,7 +69,8 @@ def topk(  # noqa: D417  # dim is there to be refused
     if dim is not None:
         refuse_words_of_torch("nn.topk(x, k, ", dim)
     axis, length = _axis("topk", x, axis)
-    if not 0 <= whole_number(k, "k") <= length:
+    k = whole_number(k, "k")
+    if not 0 <= k <= length:
         raise IndexRangeError(f"nn.topk of {length} elements takes a k from 0 to {length}, not {k}")
     truth(sorted, "sorted")
     x, is_number = _with_axis(x)
@@ -110,7 +111,8 @@ def kthvalue(x: Tensor | np.ndarray, k: int, axis: int = -1, keepdims: bool = Fa
         ValuesAndIndices(values=array(3.), indices=array(0))
     """
     axis, length = _axis("kthvalue", x, axis)
-    if not 1 <= whole_number(k, "k") <= length:
+    k = whole_number(k, "k")
+    if not 1 <= k <= length:
         raise IndexRangeError(f"nn.kthvalue of {length} elements takes a k from 1 to {length}, not {k}")
     keepdims = truth(keepdims, "keepdims")
     x, is_number = _with_axis(x)

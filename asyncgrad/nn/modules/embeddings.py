@@ -40,9 +40,10 @@ class _Table(Module):
         self.num_embeddings: int = size(num_embeddings, "num_embeddings")
         self.embedding_dim: int = size(embedding_dim, "embedding_dim")
         if padding_idx is not None:
-            if not -num_embeddings <= whole_number(padding_idx, "padding_idx") < num_embeddings:
+            padding_idx = whole_number(padding_idx, "padding_idx")
+            if not -self.num_embeddings <= padding_idx < self.num_embeddings:
                 raise ArgumentError(f"padding_idx {padding_idx} is no row of a table of {num_embeddings}")
-            padding_idx %= num_embeddings
+            padding_idx %= self.num_embeddings
         self.padding_idx = padding_idx
         self.max_norm: float | None = None if max_norm is None else given_number(max_norm, "max_norm", 0)
         self.norm_type: float = given_number_or_infinity(norm_type, "norm_type")

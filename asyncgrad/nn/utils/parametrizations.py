@@ -123,9 +123,11 @@ class _SpectralNorm(Module):
     _v: Tensor
 
     def __init__(self, weight: Tensor, n_power_iterations: int, dim: int, eps: float) -> None:
-        if not -weight.ndim <= whole_number(dim, "dim") < weight.ndim:
+        dim = whole_number(dim, "dim")
+        if not -weight.ndim <= dim < weight.ndim:
             raise IndexRangeError(f"dim must be an axis of a weight of {weight.ndim} axes, not {dim}")
-        if whole_number(n_power_iterations, "n_power_iterations") < 1:
+        n_power_iterations = whole_number(n_power_iterations, "n_power_iterations")
+        if n_power_iterations < 1:
             raise ArgumentError(
                 f"spectral_norm needs at least one iteration, not n_power_iterations={n_power_iterations}"
             )

@@ -143,6 +143,8 @@ REFUSED: list[Any] = [
     lambda t: np.stack([t, t[0]]),
     lambda t: np.stack([]),
     lambda t: np.split(t, 2, 1),
+    lambda t: np.split(t, np.int64(2), 1),
+    lambda t: np.split(t, np.array(2), 1),
     lambda t: np.array_split(t, -1),
     lambda t: np.hsplit(t[0, 0, 0], 1),
     lambda t: np.vsplit(t[0, 0], 1),

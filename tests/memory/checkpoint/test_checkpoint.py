@@ -375,3 +375,13 @@ async def test_a_function_that_a_transform_differentiates_may_have_checkpoints()
     )
     with pytest.raises(GraphError, match="use_reentrant=False"):
         sync.func.grad(lambda x: ag.checkpoint(inner, x, use_reentrant=True).sum())(point)
+
+
+def test_a_number_of_segments_may_be_one_of_numpys() -> None:
+    x = ag.tensor([0.5], requires_grad=True)
+    sync.backward(ag.checkpoint_sequential([np.sin, np.exp, np.tanh], np.int8(2), x).sum())
+    for refused in (True, 2.0, np.array(2)):
+        with pytest.raises(ArgumentTypeError, match="segments must be an int"):
+            ag.checkpoint_sequential([np.sin, np.exp], refused, x)  # type: ignore[arg-type]
+
+    assert x.grad is not None

@@ -296,6 +296,8 @@ HELD: dict[str, Callable[[Any, ag.Tensor], Any]] = {
     "method": lambda model, x: ag.checkpoint(model.forward, x),
     "partial": lambda model, x: ag.checkpoint(functools.partial(lambda model, x: model(x), model), x),
     "function of a function": _checkpoint_of_parts,
+    "compiled": lambda model, x: ag.checkpoint(ag.jit(lambda x: model(x)), x),
+    "cached": lambda model, x: ag.checkpoint(functools.cache(model), x),
     "inside of another": lambda model, x: ag.checkpoint(lambda x: ag.checkpoint(model, x) * 2, x),
     "third": lambda model, x: ag.checkpoint(lambda x: ag.checkpoint(lambda x: ag.checkpoint(model, x), x), x),
     "chain inside": lambda model, x: ag.checkpoint(lambda x: ag.checkpoint_chain(list(model), x) * 2, x),

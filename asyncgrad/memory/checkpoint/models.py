@@ -123,7 +123,8 @@ def tensors_of(functions: Iterable[Any]) -> list[TensorBase]:
     """Return the tensors without history of the modules that functions are, or refer to.
 
     They refer to what is called by names of the functions around them, to the object of a method, to the arguments of a
-    `partial`, and to what functions and lists of functions refer to that they find there.
+    `partial`, to what is wrapped, as by `ag.jit`, and to what functions and lists of functions refer to that they find
+    there.
     """
     found: list[TensorBase] = []
     seen: set[int] = set()
@@ -218,4 +219,7 @@ def _held_by(value: Any) -> Sequence[Any]:
         return contents_of_cells(value)
     if isinstance(value, (list, tuple)) and value and callable(value[0]):
         return value
+    if callable(value) and type(value) not in weakref.ProxyTypes:
+        # A function behind an object that calls it, such as that of `ag.jit` or of `functools.cache`.
+        return [getattr(value, "__wrapped__", None)]
     return ()

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from ...errors import BlockingError, DeviceError
 from ..settings.context import BLOCKING
 from ..settings.process import call_in_forked_children
+from .await_stack import NAMED_WAITS
 from .loops import OneShotEvent, running_loop
 
 if TYPE_CHECKING:
@@ -51,11 +52,16 @@ class _PermitWaiter:
 
 @final
 class _PrioritySemaphore:
-    """The permits of one device; the waiter with the lowest priority value is next."""
+    """The permits of one device; the waiter with the lowest priority value is next.
 
-    __slots__ = ("_in_use", "_next_arrival", "_waiting", "limit")
+    Args:
+        device: what descriptions call the device.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_in_use", "_next_arrival", "_waiting", "device", "limit")
+
+    def __init__(self, device: str) -> None:
+        self.device = device
         #: How many permits there are: `max_in_flight` as the device gave it last.
         self.limit: int = 0
         self._in_use = 0
@@ -109,12 +115,14 @@ class _PrioritySemaphore:
 class Permit:
     """The permit that a body holds while it runs on a device."""
 
-    __slots__ = ("_has_ended", "_is_held", "_lent", "_priority", "_semaphore")
+    __slots__ = ("_has_ended", "_is_awaited", "_is_held", "_lent", "_priority", "_semaphore")
 
     def __init__(self, semaphore: _PrioritySemaphore, priority: tuple[int, int]) -> None:
         self._semaphore = semaphore
         self._priority = priority
         self._is_held = True
+        #: Whether the body waits for a permit again. Of several tasks of the body one waits: it needs one permit.
+        self._is_awaited = False
         self._has_ended = False
         #: How many backward passes that the body called are running; they may run side by side.
         self._lent = 0
@@ -132,9 +140,18 @@ class Permit:
         self._release()
 
     async def reacquire(self) -> None:
-        """Take a permit again after that backward; suspends until there is one."""
-        if self._end_loan():
+        """Take a permit again after that backward; suspends until there is one.
+
+        If the wait is cancelled, the permit is taken all the same: the body may catch that, a timeout say, and go on.
+        """
+        if not self._end_loan():
+            return
+        try:
             await self._semaphore.acquire(self._priority)
+        except BaseException:
+            self._semaphore.force_acquire()
+            raise
+        finally:
             self._hold()
 
     def force_reacquire(self) -> None:
@@ -143,17 +160,26 @@ class Permit:
             self._semaphore.force_acquire()
             self._hold()
 
+    def __str__(self) -> str:
+        """What a body waits for that has lent it."""
+        return f"a permit of device '{self._semaphore.device}'"
+
     def _end_loan(self) -> bool:
-        """Note that a backward has ended; tell whether the body needs its permit now."""
+        """Note that a backward has ended; tell whether the caller is to take a permit for the body now."""
         with _MUTEX:
             self._lent -= 1
             # A task that the body has started may outlive the body.
-            return not (self._lent or self._has_ended)
+            if self._lent or self._has_ended or self._is_awaited:
+                return False
+            self._is_awaited = True
+            return True
 
     def _hold(self) -> None:
+        """Keep the permit that has been taken, unless the body has ended, or has called a backward, meanwhile."""
         with _MUTEX:
+            self._is_awaited = False
             self._is_held = True
-            is_late = self._has_ended
+            is_late = bool(self._has_ended or self._lent)
         if is_late:
             self._release()
 
@@ -162,6 +188,9 @@ class Permit:
             held, self._is_held = self._is_held, False
         if held:
             self._semaphore.release()
+
+
+NAMED_WAITS[Permit.reacquire.__code__] = "self"
 
 
 @final
@@ -274,7 +303,7 @@ async def acquire_permit(device: Device, priority: tuple[int, int]) -> Permit:
     with _MUTEX:
         semaphore = _semaphores.get(device)
         if semaphore is None:
-            semaphore = _semaphores[device] = _PrioritySemaphore()
+            semaphore = _semaphores[device] = _PrioritySemaphore(str(device))
         semaphore.limit = limit
     await semaphore.acquire(priority)
     permit = Permit(semaphore, priority)

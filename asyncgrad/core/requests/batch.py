@@ -126,6 +126,7 @@ class Batch:
 
     __slots__ = (
         "__weakref__",
+        "_asking",
         "_callers",
         "_calls",
         "_calls_seen",
@@ -152,12 +153,14 @@ class Batch:
         self._owner = owner
         #: The callers that wait, in the order of their calls: a dict, since any of them may go.
         self._callers: dict[_Caller, None] = {}
+        #: These, and the last one to go while it waits for the end of the request that it has cancelled.
+        self._asking: dict[_Caller, None] = {}
         #: That of the first caller, which the request runs in.
         self._context = make_context()
         # A backward that the request calls may need a lock that a caller holds until the request has ended.
-        self._context.run(CALLERS.set, self._callers)
+        self._context.run(CALLERS.set, self._asking)
         # And a permit that one has on a device.
-        self._context.run(PERMIT.set, PermitsOfCallers(self._callers))
+        self._context.run(PERMIT.set, PermitsOfCallers(self._asking))
         self._schedulers: set[DepthScheduler] = set() if owner.scheduler is None else {owner.scheduler}
         #: The backward of the last caller that was in no row, whose scheduler is among these: most callers are of one.
         self._newest: GraphTask | None = None
@@ -202,7 +205,7 @@ class Batch:
         # Now, since a key that cannot be had is an error of this caller alone, and the function may change the item.
         key = None if self._owner.key is None else _key_of(self._owner, item)
         caller, task = _Caller(item, key, self.loop), None
-        self._callers[caller] = None
+        self._callers[caller] = self._asking[caller] = None
         self._calls += 1
         try:
             row = ROW.get()
@@ -226,6 +229,7 @@ class Batch:
                 await self._cancel(task)
             raise
         finally:
+            self._asking.pop(caller, None)
             if caller.loan is not None:
                 # After an error.
                 caller.loan.force_end()
@@ -349,7 +353,7 @@ class Batch:
                 if caller in waiting and not future.done():
                     caller.result = result
                     future.set_result(None)
-            self._callers.clear()
+            self._forget_callers()
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             # As if each caller had awaited the request itself. The loop raises the last two.
             self._cancel_callers()
@@ -372,7 +376,7 @@ class Batch:
     def _cancel_callers(self) -> None:
         for caller in self._waiting():
             caller.future.cancel()
-        self._callers.clear()
+        self._forget_callers()
 
     def _waiting(self) -> list[_Caller]:
         return [caller for caller in self._callers if not caller.future.done()]
@@ -387,7 +391,11 @@ class Batch:
             caller.future.set_exception(of_this)
             # Counts as retrieved: a caller may be closed before it goes on.
             caller.future.exception()
+        self._forget_callers()
+
+    def _forget_callers(self) -> None:
         self._callers.clear()
+        self._asking.clear()
 
     def _results_of(self, found: Any, callers: Sequence[_Caller]) -> Sequence[Any]:
         """Return the result of each item; raise where what the function returned has not one for each."""

@@ -161,9 +161,9 @@ class Line:
             heappush(self._waiting, waiter)
             self._loops[loop] = self._loops.get(loop, 0) + 1
             self._admit()
-        # The requests before it may call a backward that needs one of the permits.
-        lend_for_request()
         try:
+            # The requests before it may call a backward that needs one of the permits.
+            lend_for_request()
             tell_profiles(waiter)
             await _turn_of(waiter)
         except BaseException:

@@ -29,8 +29,14 @@ def plain_options(group: dict[str, Any]) -> dict[str, Any]:
         >>> plain_options({"params": [], "lr": np.array(0.5), "betas": (np.float32(0.75), 0.5)})
         {'params': [], 'lr': 0.5, 'betas': (0.75, 0.5)}
     """
-    others = [value for name, value in group.items() if type(value) not in _PLAIN_TYPES and name != "params"]
-    if all(type(one) is tuple and _PLAIN_TYPES.issuperset(map(type, one)) for one in others):
+    params = group["params"]
+    for value in group.values():
+        # Each step looks at each option, without a function's frame.
+        if type(value) in _PLAIN_TYPES or value is params:
+            continue
+        if type(value) is not tuple or not _PLAIN_TYPES.issuperset(map(type, value)):
+            break
+    else:
         return group
     return {name: value if name == "params" else _plain(value) for name, value in group.items()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, final
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ..core.settings.context import GENERATOR
+from ..core.settings.process import call_in_forked_children
 from ..random import generator
 from .trace import Trace, Untraceable
 
@@ -98,20 +100,70 @@ def traced_generator(trace: Trace) -> Iterator[None]:
 @contextmanager
 def _drawing_as_before(trace: Trace) -> Iterator[None]:
     """Put back, at the end of the block, what asyncgrad, NumPy and Python draw next without a given generator."""
-    found, legacy = generator(), np.random.mtrand.get_bit_generator()
-    state, legacy_state, of_python = found.bit_generator.state, legacy.state, random.getstate()
-    # A function that seeds them would leave the state that its last call has left.
-    legacy.random_raw()
-    random.random()
-    before = _comparable(legacy.state), random.getstate()
+    found = generator()
+    state = found.bit_generator.state
+    before = _process_streams.enter()
     try:
         yield
     finally:
-        has_drawn = before != (_comparable(legacy.state), random.getstate())
-        found.bit_generator.state, legacy.state = state, legacy_state
-        random.setstate(of_python)
-        if has_drawn:
+        found.bit_generator.state = state
+        if _process_streams.leave(before):
             trace.broken = "it draws or seeds random numbers without ag.random"
+
+
+@final
+class _ProcessStreams:
+    """The streams of NumPy and of Python, which all threads share, while functions are traced."""
+
+    __slots__ = ("_at_first", "_count", "_lock")
+
+    def __init__(self) -> None:
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Begin without traces: those of other threads do not go on in a child process."""
+        self._lock = threading.Lock()
+        #: How many traces are under way, and the states before the first of them.
+        self._count = 0
+        self._at_first: Any = None
+
+    def enter(self) -> Any:
+        """Begin a trace; return the states that it leaves if it neither draws nor seeds."""
+        with self._lock:
+            if not self._count:
+                self._at_first = _states()
+                # A function that seeds them would leave the state that its last call has left. Only once: another
+                # trace that is under way would take that for a draw of its function.
+                np.random.mtrand.get_bit_generator().random_raw()
+                random.random()
+            self._count += 1
+            return _states()
+
+    def leave(self, before: Any) -> bool:
+        """End a trace; put back what is drawn next, and tell whether it has drawn or seeded."""
+        with self._lock:
+            has_drawn: bool = _comparable(before) != _comparable(_states())
+            # A function that forks ends its trace in the child too, where none is counted.
+            self._count = max(self._count - 1, 0)
+            if not self._count and self._at_first is not None:
+                _put_back(self._at_first)
+                self._at_first = None
+            elif has_drawn:
+                _put_back(before)
+            return has_drawn
+
+
+def _states() -> tuple[Any, Any]:
+    return np.random.mtrand.get_bit_generator().state, random.getstate()
+
+
+def _put_back(states: tuple[Any, Any]) -> None:
+    np.random.mtrand.get_bit_generator().state = states[0]
+    random.setstate(states[1])
+
+
+_process_streams = _ProcessStreams()
+call_in_forked_children(_process_streams.start_anew)
 
 
 @contextmanager
@@ -134,4 +186,6 @@ def _comparable(state: Any) -> Any:
     """Return the state of a bit generator with the bytes of its arrays, which compare as one."""
     if isinstance(state, dict):
         return {name: _comparable(one) for name, one in state.items()}
+    if isinstance(state, tuple):
+        return tuple(map(_comparable, state))
     return state.tobytes() if isinstance(state, np.ndarray) else state

@@ -244,9 +244,9 @@ class ReplayNode(HandwrittenNode):
             runs = runs and variant.error_ways.are_now()
             runs = runs and (variant.is_unguarded or variant.backward_guards.hold())
             # Without `strict`, which would cost as much as the check of one argument.
-            for index, (is_kept, (argument, version)) in enumerate(zip(program.kept, arguments)):  # noqa: B905
+            for is_kept, (argument, version) in zip(program.kept, arguments):  # noqa: B905
                 # What the backward does not read may have been written into, as in the graph of the function.
-                if (is_kept or not (runs or index in self._values)) and isinstance(argument, TensorBase):
+                if is_kept and isinstance(argument, TensorBase):
                     counter = argument._counter
                     if (0 if counter is None else counter.value) != version:
                         check_version(self, argument, version)
@@ -261,6 +261,7 @@ class ReplayNode(HandwrittenNode):
                 return run(grads if len(grads) == 1 else [grads[index] for index in variant.seeded])
             except CheckFailed:
                 # A number on which its way depends is another one.
+                variant.has_run_again = True
                 return None
 
     def jacobian(self, inputs: Sequence[Any]) -> Generator[None, None, list[Any] | None]:
@@ -334,8 +335,14 @@ class ReplayNode(HandwrittenNode):
             grads: the incoming gradients.
             create_graph: whether the gradients have a graph.
             leads_on: whether that leads to the arguments themselves, and not to others in their place.
+
+        Raises:
+            ChangedTensorError: what the function reads was written into, and is not among the values.
         """
         variant = self._lease.variant
+        for index, (argument, version) in enumerate(arguments):
+            if version is not None and index not in values and isinstance(argument, TensorBase):
+                check_version(self, argument, version)
         own = [argument for argument, _ in arguments]
         for index in {*variant.wanted, *values}:
             # Hooks of the argument are not called here. A leaf stays one, unless a graph is to lead to it.

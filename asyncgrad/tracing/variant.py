@@ -171,7 +171,8 @@ class Variant:
         """Tell whether the backward of a call that begins now may run the function, as far as that is known."""
         if self.has_run_again:
             return True
-        if self._first_calls == 0:
+        # Below 0 where threads count at once.
+        if self._first_calls <= 0:
             return False
         self._first_calls -= 1
         return True

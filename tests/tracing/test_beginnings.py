@@ -10,6 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
+from asyncgrad.errors import ChangedTensorError
 from asyncgrad.tracing.beginnings import ones_lying_as
 from asyncgrad.tracing.jitted import Call
 from tests.tracing.running import bits
@@ -156,3 +157,22 @@ def test_gradients_with_a_graph_have_the_bits_that_the_function_gives_them():
         seconds = [sync.grad(sum((one * one).sum() for one in grads), params) for grads in (found, expected)]
         assert list(map(bits, seconds[0])) == list(map(bits, seconds[1]))
     assert jitted.counts["replayed"] >= 3
+
+
+@pytest.mark.parametrize("function", [lambda w: np.abs(w * 2.0).sum(), lambda w: ((w * 2.0) ** 2).sum()])
+def test_gradients_with_a_graph_are_of_the_numbers_of_the_call_though_others_have_the_same_result(function):
+    jitted = ag.jit(function)
+    w = ag.tensor(np.array([0.5, -0.25]), requires_grad=True)
+    for _ in range(16):
+        sync.backward(jitted(w))
+
+    results = [made(w) for made in (jitted, function)]
+    with ag.no_grad():
+        w *= -1.0
+    found, expected = (sync.grad(result, [w], create_graph=True) for result in results)
+
+    assert jitted.counts["replayed"] >= 8
+    assert list(map(bits, found)) == list(map(bits, expected))
+    # The numbers of so late a call are not kept to differentiate that.
+    with pytest.raises(ChangedTensorError, match="ReplayBackward"):
+        sync.grad(found[0].sum(), [w])

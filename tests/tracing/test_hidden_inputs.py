@@ -11,6 +11,7 @@ import importlib
 import os
 import random
 import sys
+import threading
 import types
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
+from asyncgrad.tracing.draws import traced_generator
+from asyncgrad.tracing.trace import Trace
 from tests.support.leaves import leaf
 from tests.tracing.running import bits, compiled
 
@@ -391,6 +394,27 @@ def test_another_stream_is_seeded_in_each_call(seed, draw):
             first = draw()
             run(leaf(1.0))
             assert draw() == first
+
+
+def test_traces_of_several_threads_are_no_draws_to_each_other_and_leave_the_streams_as_they_were():
+    begun, ended = threading.Event(), threading.Event()
+    traces = [Trace() for _ in range(2)]
+
+    def other():
+        with traced_generator(traces[1]):
+            begun.set()
+            assert ended.wait(20)
+
+    before = [str(np.random.mtrand.get_bit_generator().state), random.getstate()]
+    thread = threading.Thread(target=other)
+    with traced_generator(traces[0]):
+        thread.start()
+        assert begun.wait(20)
+    ended.set()
+    thread.join()
+
+    assert [one.broken for one in traces] == [None, None]
+    assert [str(np.random.mtrand.get_bit_generator().state), random.getstate()] == before
 
 
 def test_whether_an_argument_is_a_leaf():

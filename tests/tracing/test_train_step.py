@@ -214,6 +214,25 @@ async def test_a_rate_that_is_an_array_may_be_written_into_between_two_steps(kin
     assert step._jitted.counts["replayed"] >= 3
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.NAdam])
+async def test_a_rate_may_be_set_between_two_steps_to_an_array_of_one_number(kind, shape):
+    model, twin = model_of(), model_of()
+    optimizer, other = kind(model, lr=0.1), kind(twin, lr=0.1)
+    step = ag.jit.train_step(lambda x, y: nn.cross_entropy(model(x), y), optimizer)
+    for index in range(8):
+        rate = 0.1 * 0.5**index
+        optimizer.param_groups[0]["lr"] = np.full(shape, rate)
+        other.param_groups[0]["lr"] = rate
+        ag.random.seed(index)
+        await step(*batch(index))
+        ag.random.seed(index)
+        await step_by_hand(twin, other, *batch(index), {})
+
+        assert state_of(model, optimizer) == state_of(twin, other)
+    assert step._jitted.counts["replayed"] >= 3
+
+
 @pytest.mark.parametrize("backend", ["table", "auto", pytest.param("fused", marks=needs_llvmlite)])
 async def test_groups_have_options_of_their_own_which_may_change(backend):
     def made() -> tuple[Any, Any]:

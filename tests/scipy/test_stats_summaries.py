@@ -372,6 +372,12 @@ def test_of_few_observations_with_nan_among_them_a_summary_is_nan_without_a_warn
     assert np.isnan(found[0] if isinstance(found, tuple) else found)
 
 
+@pytest.mark.filterwarnings("error")
+def test_groups_of_which_one_is_nan_and_one_empty_are_nan_without_a_warning() -> None:
+    assert np.isnan(stats.f_oneway([], [1.0, np.nan]).statistic)
+    assert np.isnan(stats.levene([1.0, np.nan], []).statistic)
+
+
 @pytest.mark.parametrize("data", [np.zeros((0, 3)), np.array([[1.0, np.nan, 3.0], [np.nan, 2.0, np.nan]])])
 @pytest.mark.filterwarnings("ignore:All axis-slices of one or more sample arguments are too small")
 def test_the_entropy_of_short_lines_with_nan_is_nan(data: np.ndarray) -> None:

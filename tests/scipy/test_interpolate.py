@@ -568,6 +568,18 @@ def test_no_derivative_of_a_spline_is_the_spline_with_what_lies_beyond_its_coeff
         np.testing.assert_array_equal(grad.numpy(), 1.0)
 
 
+@pytest.mark.parametrize("options", [{}, {"kind": 1}, {"bounds_error": False, "fill_value": "extrapolate"}])
+@pytest.mark.parametrize("shape", [(5,), (5, 2)])
+def test_lines_between_points_are_nan_where_those_of_scipy_are(shape: tuple[int, ...], options: dict[str, Any]) -> None:
+    x, y = np.arange(5.0), np.arange(float(np.prod(shape))).reshape(shape)
+    y[2] = np.nan
+    at = np.arange(9) / 2
+
+    found = interpolate.interp1d(x, y, axis=0, **options)(at)
+
+    np.testing.assert_array_equal(found.numpy(), scipy.interpolate.interp1d(x, y, axis=0, **options)(at))
+
+
 def test_a_spline_of_lines_is_nan_where_that_of_scipy_is() -> None:
     x, y = np.arange(10.0), np.arange(10.0)
     y[6] = np.nan

@@ -54,6 +54,13 @@ def test_an_integral_whose_digits_the_points_lack_is_none(function: Callable[...
     assert integral_at_points(function, 0.0, high, 1.0, ()) is None
 
 
+def test_an_integral_between_neighbouring_numbers_is_none_at_points_and_quads_for_a_family() -> None:
+    high = np.nextafter(0.5, 1.0)
+
+    assert integral_at_points(lambda x: 1 + 0 * x, 0.5, high, 1.0, ()) is None
+    assert stats.uniform.expect(None, lb=0.5, ub=high).item() == pytest.approx(0.5 * (high - 0.5), rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("family", "shapes", "mean"),
     [

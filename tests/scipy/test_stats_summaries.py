@@ -364,6 +364,31 @@ def test_of_no_observations_a_summary_is_nan_and_warns_in_the_words_of_scipy(nam
     np.testing.assert_array_equal(first.detach().numpy(), expected[0] if isinstance(expected, tuple) else expected)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["kurtosistest", "normaltest", "sem", "skewtest", "differential_entropy"])
+def test_of_few_observations_with_nan_among_them_a_summary_is_nan_without_a_warning(name: str) -> None:
+    found = getattr(stats, name)([np.nan] if name == "sem" else [1.0, np.nan])
+
+    assert np.isnan(found[0] if isinstance(found, tuple) else found)
+
+
+@pytest.mark.filterwarnings("error")
+def test_groups_of_which_one_is_nan_and_one_empty_are_nan_without_a_warning() -> None:
+    assert np.isnan(stats.f_oneway([], [1.0, np.nan]).statistic)
+    assert np.isnan(stats.levene([1.0, np.nan], []).statistic)
+
+
+@pytest.mark.parametrize("data", [np.zeros((0, 3)), np.array([[1.0, np.nan, 3.0], [np.nan, 2.0, np.nan]])])
+@pytest.mark.filterwarnings("ignore:All axis-slices of one or more sample arguments are too small")
+def test_the_entropy_of_short_lines_with_nan_is_nan(data: np.ndarray) -> None:
+    np.testing.assert_array_equal(stats.differential_entropy(data, axis=0).numpy(), [np.nan] * 3)
+
+
+def test_the_entropy_of_a_line_too_short_for_its_window_warns_in_the_words_of_scipy() -> None:
+    with pytest.warns(RuntimeWarning, match="One or more sample arguments is too small; all"):
+        assert np.isnan(stats.differential_entropy([1.0, 2.0]).item())
+
+
 def test_a_line_of_which_nan_leaves_too_little_is_warned_of_in_the_words_of_scipy() -> None:
     data = np.array([[1.0, np.nan], [2.0, np.nan], [4.0, 3.0]])
 

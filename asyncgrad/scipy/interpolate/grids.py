@@ -63,7 +63,7 @@ class interp1d:
         assume_sorted: bool = False,
     ) -> None:
         degree = {"quadratic": 2, "cubic": 3}.get(kind, kind)
-        kind = {0: "zero", 1: "linear", 2: "quadratic", 3: "cubic"}.get(kind, kind)
+        kind = {0: "zero", 1: "slinear", 2: "quadratic", 3: "cubic"}.get(kind, kind)
         is_degree = isinstance(kind, int) and kind > 3
         if kind not in _KINDS and not is_degree:
             raise ArgumentError(f"asyncgrad's interp1d has the kinds {', '.join(_KINDS)}, not {kind!r}")
@@ -133,7 +133,12 @@ class interp1d:
             shape = (*points.shape, *(1,) * (self.y.ndim - 1))
             start = self.x[left]
             share = ((points - start) / (self.x[left + 1] - start)).reshape(shape)
-            return self.y[left] + share * (self.y[left + 1] - self.y[left])
+            found = self.y[left] + share * (self.y[left + 1] - self.y[left])
+            if self._kind == "linear" and self.y.ndim == 1 and not self._extrapolates and np.isnan(raw(found)).any():
+                # SciPy's is `numpy.interp` here, which is the value itself at a point, beside nan, too.
+                place = np.clip(np.searchsorted(breaks, where), 0, last)
+                found = np.where(np.isnan(raw(found)) & (breaks[place] == where), self.y[place], found)
+            return found
         if self._kind in ("previous", "zero"):
             found = self.y[np.clip(np.searchsorted(breaks, where, "right") - 1, 0, last)]
             is_nan = np.isnan(where)

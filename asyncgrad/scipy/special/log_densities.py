@@ -17,7 +17,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...numpy.random.shapes import f_score, logarithm_less
 from ..ufuncs import special
 from .gamma_functions import psi_difference
-from .rules import quotient
+from .rules import holds_somewhere, quotient
 from .stirling import STIRLING, log_height, log_less_digamma
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "GREAT",
     "beta_log_density_",
     "beta_prime_log_density_",
+    "chi_squared_log_density_",
     "f_log_density_",
     "gamma_log_density_",
     "is_between",
@@ -65,18 +66,20 @@ def log_beta_mass(a: Any, b: Any, x: Any, y: Any) -> Any:
     return log_height(a) + log_height(b) - log_height(total) + np.where(is_near, near, far)
 
 
-def where_great(is_great: Any, great: Any, usual: Any, *arguments: tuple[Any, float]) -> Any:
-    """Return one function's values where a mask of great parameters holds, and another's elsewhere.
+def where_great(is_great: Any, is_usable: Any, great: Any, usual: Any, *arguments: tuple[Any, float]) -> Any:
+    """Return one function's values where parameters are great and it may be used, and another's elsewhere.
 
     Args:
-        is_great: the mask.
-        great: whose values count where it holds.
+        is_great: where parameters are great: mostly nowhere, and then this alone is asked for.
+        is_usable: a function of the arguments that tells where the first function may be used.
+        great: whose values count where both hold.
         usual: whose values count elsewhere.
         *arguments: of both, each with a number that takes its place where values of the first do not count.
     """
     plain = [value for value, _ in arguments]
-    if not np.any(is_great):
+    if not holds_somewhere(is_great):
         return usual(*plain)
+    is_great = is_great & is_usable(*plain)
     found = great(*(np.where(is_great, value, safe) for value, safe in arguments))
     if np.all(is_great):
         return found
@@ -96,12 +99,10 @@ def psi_fall(a: Any, b: Any) -> Any:
     return special.psi(a) - special.psi(a + b)
 
 
-@primitive()
-def gamma_log_density_(a: Any, x: Any) -> Any:
-    """Return the logarithm of the density of the gamma distribution of shape `a`."""
-    is_great = (a > GREAT) & (a < np.inf) & is_between(x, np.inf)
+def _gamma_log_density(a: Any, x: Any) -> Any:
     return where_great(
-        is_great,
+        a > GREAT,
+        lambda a, x: (a < np.inf) & is_between(x, np.inf),
         lambda a, x: log_gamma_mass(a, x) - np.log(x),
         lambda a, x: special.xlogy(a - 1, x) - x - special.gammaln(a),
         (a, 100.0),
@@ -109,14 +110,25 @@ def gamma_log_density_(a: Any, x: Any) -> Any:
     )
 
 
-@derivative(gamma_log_density_, "a")
-def _(g: Any, a: Any, x: Any) -> Array:
+def _gamma_score(a: Any, x: Any) -> Any:
+    """Return the slope of that logarithm by the shape, log(x) - psi(a)."""
     is_great = raw(a) > GREAT
     if not np.any(is_great):
-        return g * (np.log(x) - special.psi(a))
+        return np.log(x) - special.psi(a)
     small, great = np.where(is_great, 1.0, a), np.where(is_great, a, 100.0)
     far = np.log(x / great) + log_less_digamma(great)
-    return g * np.where(is_great, far, np.log(x) - special.psi(small))
+    return np.where(is_great, far, np.log(x) - special.psi(small))
+
+
+@primitive()
+def gamma_log_density_(a: Any, x: Any) -> Any:
+    """Return the logarithm of the density of the gamma distribution of shape `a`."""
+    return _gamma_log_density(a, x)
+
+
+@derivative(gamma_log_density_, "a")
+def _(g: Any, a: Any, x: Any) -> Array:
+    return g * _gamma_score(a, x)
 
 
 @derivative(gamma_log_density_, "x")
@@ -125,12 +137,28 @@ def _(g: Any, a: Any, x: Any) -> Array:
 
 
 @primitive()
+def chi_squared_log_density_(df: Any, x: Any) -> Any:
+    """Return the logarithm of the density of the chi-squared distribution, of twice a gamma variable."""
+    return _gamma_log_density(df / 2, x / 2) - math.log(2)
+
+
+@derivative(chi_squared_log_density_, "df")
+def _(g: Any, df: Any, x: Any) -> Array:
+    return g * (0.5 * _gamma_score(df / 2, x / 2))
+
+
+@derivative(chi_squared_log_density_, "x")
+def _(g: Any, df: Any, x: Any) -> Array:
+    return g * (quotient(df / 2 - 1, x) - 0.5)
+
+
+@primitive()
 def beta_log_density_(a: Any, b: Any, x: Any) -> Any:
     """Return the logarithm of the density of the beta distribution of shapes `a` and `b`."""
     total = a + b
-    is_great = (total > GREAT) & (total < np.inf) & (a > 0) & (b > 0) & is_between(x, 1.0)
     return where_great(
-        is_great,
+        total > GREAT,
+        lambda a, b, x: (total < np.inf) & (a > 0) & (b > 0) & is_between(x, 1.0),
         lambda a, b, x: log_beta_mass(a, b, x, 1 - x) - np.log(x) - np.log1p(-x),
         lambda a, b, x: special.xlog1py(b - 1, -x) + special.xlogy(a - 1, x) - special.betaln(a, b),
         (a, 100.0),
@@ -156,9 +184,9 @@ def _(g: Any, a: Any, b: Any, x: Any) -> Array:
 
 def _log_odds_density(a: Any, b: Any, odds: Any) -> Any:
     total = a + b
-    is_great = (total > GREAT) & (total < np.inf) & (a > 0) & (b > 0) & is_between(odds, np.inf)
     return where_great(
-        is_great,
+        total > GREAT,
+        lambda a, b, odds: (total < np.inf) & (a > 0) & (b > 0) & is_between(odds, np.inf),
         lambda a, b, odds: log_beta_mass(a, b, odds / (1 + odds), 1 / (1 + odds)) - np.log(odds),
         lambda a, b, odds: log_odds_powers(a, b, odds) - special.betaln(a, b),
         (a, 100.0),
@@ -235,7 +263,12 @@ def log_beta_(a: Any, b: Any) -> Any:
     """Return the logarithm of the beta function of positive numbers; SciPy's has lost digits of a great argument."""
     least, most = np.minimum(a, b), np.maximum(a, b)
     return where_great(
-        (most > GREAT) & (most < np.inf) & (least > 0), _log_beta_of_great, special.betaln, (least, 1.0), (most, 100.0)
+        most > GREAT,
+        lambda least, most: (most < np.inf) & (least > 0),
+        _log_beta_of_great,
+        special.betaln,
+        (least, 1.0),
+        (most, 100.0),
     )
 
 

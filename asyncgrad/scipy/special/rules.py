@@ -22,7 +22,7 @@ from ...core.recording.primitive import differentiable as _differentiable
 from ...errors import ArgumentTypeError, AsyncgradError
 from ..ufuncs import special
 
-__all__ = ["compute_where", "differentiable", "quotient", "zeta_"]
+__all__ = ["compute_where", "differentiable", "holds_somewhere", "quotient", "zeta_"]
 
 _DOUBLE = np.dtype(np.float64)
 #: By the character of a narrow dtype, the dtype that formulas compute in: a whole number stays one, if it may.
@@ -69,6 +69,12 @@ def quotient(count: Any, value: Any) -> Any:
     """Return count / value, and 0 where both are 0: the derivative of xlogy(count, value) by value."""
     both = (raw(value) == 0) & (raw(count) == 0)
     return count / np.where(both, 1.0, value) if np.any(both) else count / value
+
+
+def holds_somewhere(mask: Any) -> bool:
+    """Return whether any element of a mask is true, which may be one bool."""
+    # A mask of one element is a bool of NumPy's, whose method takes as long as the functions themselves.
+    return bool(mask.any()) if getattr(mask, "ndim", 0) else bool(mask)
 
 
 #: The ufunc that SciPy's zeta calls.

@@ -14,8 +14,9 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ..arguments import floating
 from ..integrate.quadrature import quad
+from ..special.rules import holds_somewhere
 from .distances import distance_log_, distance_power_, end_
-from .distribution import UnivariateDistribution, check_plain, holds_somewhere, narrowed
+from .distribution import UnivariateDistribution, check_plain, narrowed
 from .integrals import integral_at_points
 from .log_tails import log_probability
 

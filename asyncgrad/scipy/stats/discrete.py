@@ -56,9 +56,9 @@ def _is_share(p: Any) -> Any:
 
 
 def _poisson_logarithm(k: Any, mu: Any) -> Any:
-    is_great = (k > GREAT) & (k < np.inf) & is_between(mu, np.inf)
     return where_great(
-        is_great,
+        k > GREAT,
+        lambda k, mu: (k < np.inf) & is_between(mu, np.inf),
         lambda k, mu: log_gamma_mass(k, mu) - np.log(k),
         lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1) - mu,
         (k, 100.0),
@@ -218,9 +218,9 @@ def _(g: Any, k: Any, n: Any, p: Any) -> Array:
 @primitive()
 def trials_logpmf_(k: Any, n: Any, p: Any) -> Any:
     """Return the logarithm of that probability."""
-    is_great = (n > GREAT) & (n < np.inf) & (k > 0) & (k < n) & is_between(p, 1.0)
     return where_great(
-        is_great,
+        n > GREAT,
+        lambda k, n, p: (n < np.inf) & (k > 0) & (k < n) & is_between(p, 1.0),
         lambda k, n, p: log_beta_mass(k, n - k, p, 1 - p) + np.log(n) - np.log(k) - np.log(n - k),
         lambda k, n, p: _log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p),
         (k, 50.0),
@@ -319,9 +319,9 @@ def _failures_logarithm(k: Any, n: Any, p: Any) -> Any:
         ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
         return ways + n * np.log(p) + special.xlog1py(k, -p)
 
-    is_great = (n + k > GREAT) & (n + k < np.inf) & (k > 0) & (n > 0) & is_between(p, 1.0)
     return where_great(
-        is_great,
+        n + k > GREAT,
+        lambda k, n, p: (n + k < np.inf) & (k > 0) & (n > 0) & is_between(p, 1.0),
         lambda k, n, p: log_beta_mass(n, k, p, 1 - p) - np.log(k),
         usual,
         (k, 100.0),

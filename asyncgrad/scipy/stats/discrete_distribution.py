@@ -13,7 +13,8 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
-from .distribution import UnivariateDistribution, check_plain, holds_somewhere
+from ..special.rules import holds_somewhere
+from .distribution import UnivariateDistribution, check_plain
 from .log_tails import log_probability
 
 __all__ = ["DiscreteDistribution"]

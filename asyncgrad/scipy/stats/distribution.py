@@ -11,7 +11,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
@@ -21,13 +21,10 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..error_names import name_errors_of_methods
+from ..special.rules import holds_somewhere
 from ..unsupported import refuse_method
 
-if TYPE_CHECKING:
-    from ...core.arrays.array import Array
-
-
-__all__ = ["Frozen", "UnivariateDistribution", "check_plain", "family_named", "holds_somewhere", "narrowed"]
+__all__ = ["Frozen", "UnivariateDistribution", "check_plain", "family_named", "narrowed"]
 
 #: The families by their names.
 _BY_NAME: dict[str, UnivariateDistribution] = {}
@@ -355,12 +352,6 @@ def check_plain(func: Any, name: str) -> None:
             f"asyncgrad.scipy.stats.{name}.expect takes a plain function: await integrate.quad of an async def that "
             "multiplies by the density"
         )
-
-
-def holds_somewhere(mask: Array) -> bool:
-    """Return whether any element of a mask is true."""
-    # A mask of one element is a bool of NumPy's, whose method takes as long as the functions themselves.
-    return bool(mask) if mask.ndim == 0 else bool(mask.any())
 
 
 def narrowed(value: Any, *given: Tensor) -> Any:

@@ -13,7 +13,14 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
-from ..special.log_densities import GREAT, beta_log_density_, f_log_density_, gamma_log_density_, log_beta_
+from ..special.log_densities import (
+    GREAT,
+    beta_log_density_,
+    chi_squared_log_density_,
+    f_log_density_,
+    gamma_log_density_,
+    log_beta_,
+)
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
@@ -215,7 +222,7 @@ class ChiSquared(Positive):
     shapes: tuple[str, ...] = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
-        return gamma_log_density_.call(df / 2, y / 2) - math.log(2)
+        return chi_squared_log_density_.call(df, y)
 
     def _power(self, at_last: bool, distance: Any, df: Any) -> tuple[Any, Any]:
         half = df / 2

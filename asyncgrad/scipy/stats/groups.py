@@ -37,7 +37,10 @@ def lines_of(function: str, samples: Sequence[Any], axis: Axis, nan_policy: str)
         lines = [as_lines(one.reshape((1,) * (ndim - one.ndim) + one.shape), axes, ndim) for one in data]
     is_nothing = any(not one.shape[-1] for one in lines)
     if is_nothing and all(math.prod(one.shape[:-1]) for one in lines):
-        warn_of_few(any(one.ndim > 1 for one in lines), 4)
+        has_lines = any(one.ndim > 1 for one in lines)
+        # Of single lines one with nan is nan already: SciPy asks no further.
+        if has_lines or not any(np.isnan(raw(one)).any() for one in lines):
+            warn_of_few(has_lines, 4)
     return lines, axes
 
 

@@ -55,6 +55,9 @@ def integral_at_points(
         points, weights = _points(low, high, scale, step)
         is_inside = (points > low) & (points < high)
         points, weights = points[is_inside], weights[is_inside]
+        if not points.size:
+            # Both limits are neighbours in double precision.
+            return None
         with np.errstate(all="ignore"):
             terms = np.asarray(raw(function(asarray(points), *constants))) * weights
         if terms.shape != points.shape or not np.all(np.isfinite(terms)):

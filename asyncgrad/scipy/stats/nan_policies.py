@@ -108,7 +108,9 @@ def _with_nan_for_few(data: list[Any], axis: Axis, fewest: int) -> list[Any]:
     if has_lines and (min(counts) or has_no_line):
         # SciPy leaves few observations in lines to the summary.
         return data
-    warn_of_few(has_lines, 4)
+    if has_lines or not _has_nan(data):
+        # A single line with nan is nan already: SciPy asks no further.
+        warn_of_few(has_lines, 4)
     # Two of them: NumPy warns of a variance of one.
     return [
         one if count >= fewest else np.repeat(np.sum(one, some, keepdims=True) * np.nan, 2, some[0])

@@ -15,7 +15,7 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..ufuncs import special
-from .nan_policies import Axis, along_last_axis, by_nan_policy, check_nan_policy, refuse_nan
+from .nan_policies import Axis, along_last_axis, by_nan_policy, check_nan_policy, refuse_nan, warn_of_few
 
 __all__ = ["differential_entropy", "expectile", "lmoment", "quantile"]
 
@@ -148,7 +148,7 @@ def differential_entropy(
 ) -> Tensor:
     """Return an estimate of the entropy of what data are drawn from, as `scipy.stats.differential_entropy`.
 
-    It is nan for a single line of too few data.
+    It is nan for a single line of too few data, of which it warns, and for lines with nan.
 
     Args:
         values: the data.
@@ -172,7 +172,10 @@ def differential_entropy(
         raise ValueError(f"scipy.stats.differential_entropy takes method auto, {', '.join(_ESTIMATES)}, not {method!r}")
     window = math.floor(math.sqrt(count) + 0.5) if window_length is None else window_length
     if not 2 <= 2 * window < count:
-        if values.ndim == 1 or not values.size:
+        has_nan = np.isnan(raw(values)).any(-1)
+        if values.ndim == 1 and not has_nan:
+            warn_of_few(False, 6)
+        if values.ndim == 1 or not values.size or has_nan.all():
             return np.sum(values, -1) * np.nan
         raise ValueError(
             f"scipy.stats.differential_entropy takes a window_length from 1 to less than half of {count} numbers, not "

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
+from ..special.rules import holds_somewhere
 from .continuous_distribution import ContinuousDistribution
-from .distribution import holds_somewhere
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array

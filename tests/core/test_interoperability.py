@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import operator
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import RequiresGradError
 from asyncgrad.sync import func
+from tests.support.processes import run_python
 
 VALUES = np.arange(6.0).reshape(2, 3)
 #: What the error of a conversion that would lose the history says to write.
@@ -80,9 +80,7 @@ def test_einops_knows_tensors_whichever_is_imported_first(imports: str) -> None:
     pytest.importorskip("einops")
     program = f"import {imports}; t = ag.tensor([[1.0, 2.0]]); print(einops.rearrange(t, 'b c -> c b').shape)"
 
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert result.stdout.strip() == "(2, 1)"
+    assert run_python(program) == "(2, 1)"
 
 
 def test_einops_that_is_imported_after_the_first_tensor_knows_tensors_once_it_is_told() -> None:
@@ -93,9 +91,7 @@ def test_einops_that_is_imported_after_the_first_tensor_knows_tensors_once_it_is
         "gc.collect(); print(einops.rearrange(t, 'b c -> c b').shape)"
     )
 
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert result.stdout.strip() == "(2, 1)"
+    assert run_python(program) == "(2, 1)"
 
 
 def test_einops_that_is_not_there_is_said_to_be_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,9 +104,7 @@ def test_einops_that_is_not_there_is_said_to_be_needed(monkeypatch: pytest.Monke
 def test_asyncgrad_does_not_import_einops() -> None:
     program = "import sys, asyncgrad as ag; ag.tensor([1.0]); print('einops' in sys.modules)"
 
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert result.stdout.strip() == "False"
+    assert run_python(program) == "False"
 
 
 # --- opt_einsum ----------------------------------------------------------------------------------

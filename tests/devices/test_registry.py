@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import pickle
-import subprocess
 import sys
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import DeviceError
+from tests.support.processes import run_python
 
 
 @pytest.mark.parametrize("name", ["cpu", "thread:0", "thread:12", "null", "null:3"])
@@ -96,9 +96,7 @@ def test_a_device_of_a_package_is_loaded_when_it_is_asked_for_and_no_sooner(abac
         f"before = 'abacus_device' in sys.modules; ag.device({abacus!r}); print(before, 'abacus_device' in sys.modules)"
     )
 
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-
-    assert printed.split() == ["False", "True"]
+    assert run_python(code).split() == ["False", "True"]
 
 
 @pytest.mark.parametrize(

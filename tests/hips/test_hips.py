@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import subprocess
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -17,6 +16,7 @@ import asyncgrad as ag
 import asyncgrad.hips as hips
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GradientTypeError
 from asyncgrad.hips.test_util import check_grads
+from tests.support.processes import run_python
 
 X = np.array([0.5, 1.5, -0.3])
 M = np.array([[2.0, 0.3], [0.5, 1.5]])
@@ -332,9 +332,7 @@ def test_a_package_that_imports_hips_autograd_runs_on_asyncgrad_by_one_line() ->
         "from autograd.misc.optimizers import adam\nfrom autograd.misc.flatten import flatten\n"
         "print(float(grad(np.tanh)(0.0)), float(jacobian(np.tanh)(0.0)), grad.__module__)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-
-    assert done.stdout.split() == ["1.0", "1.0", "asyncgrad.hips.gradients"]
+    assert run_python(program).split() == ["1.0", "1.0", "asyncgrad.hips.gradients"]
 
 
 def test_install_says_that_hips_autograd_is_there_already(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 
 from asyncgrad import nn
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
+from tests.support.processes import run_python
 
 pytest.importorskip("safetensors")
 
@@ -129,6 +128,4 @@ def test_an_error_names_the_extra_where_safetensors_is_missing() -> None:
         "import sys; sys.modules['safetensors'] = None; from asyncgrad import nn\n"
         "try: nn.load_safetensors('x')\nexcept ImportError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-
-    assert "pip install 'asyncgrad[safetensors]'" in done.stdout
+    assert "pip install 'asyncgrad[safetensors]'" in run_python(program)

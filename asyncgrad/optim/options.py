@@ -8,11 +8,9 @@ import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.arrays.values import raw
+from ..core.tree.registry import PLAIN
 
 __all__ = ["plain_options"]
-
-#: Types of options that are read as they are; of a tuple, those of its elements count.
-_PLAIN_TYPES = frozenset({float, int, bool, str, type(None)})
 
 
 def plain_options(group: dict[str, Any]) -> dict[str, Any]:
@@ -32,9 +30,9 @@ def plain_options(group: dict[str, Any]) -> dict[str, Any]:
     params = group["params"]
     for value in group.values():
         # Each step looks at each option, without a function's frame.
-        if type(value) in _PLAIN_TYPES or value is params:
+        if type(value) in PLAIN or value is params:
             continue
-        if type(value) is not tuple or not _PLAIN_TYPES.issuperset(map(type, value)):
+        if type(value) is not tuple or not PLAIN.issuperset(map(type, value)):
             break
     else:
         return group

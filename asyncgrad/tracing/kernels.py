@@ -134,8 +134,8 @@ class _Writer:
         self._kernel = kernel
         self._is_quiet = is_quiet
         self._lines: list[str] = []
-        #: What sets memory aside, once for all elements.
-        self._memory: list[str] = []
+        #: By the width of a vector, what sets memory aside for NumPy's loop, once for all elements.
+        self._memory: dict[int, list[str]] = {}
         self._names = 0
         self._declared: set[str] = set()
         self._block = "entry"
@@ -163,7 +163,8 @@ class _Writer:
         self._add("ret void")
         body = "\n".join(self._lines)
         head = "define void @kernel(ptr %addresses, ptr %counts, ptr %steps, ptr %data) strictfp {\nentry:"
-        return "\n".join([head, *self._memory, body, "}", *sorted(self._declared), "!0 = !{i32 1}"])
+        memory = [line for lines in self._memory.values() for line in lines]
+        return "\n".join([head, *memory, body, "}", *sorted(self._declared), "!0 = !{i32 1}"])
 
     def _add(self, line: str) -> None:
         self._lines.append("  " + line)
@@ -443,13 +444,13 @@ class _Writer:
         assert loop is not None
         type_ = _typed("f", width)
         memory = f"%m{width}"
-        if not any(line.startswith(f"  {memory} ") for line in self._memory):
+        if width not in self._memory:
             # The vector, the addresses of operand and result, how many numbers there are, and their steps.
-            self._memory += [f"  {memory} = alloca {type_}", f"  {memory}c = alloca [5 x i64]"]
+            lines = self._memory[width] = [f"  {memory} = alloca {type_}", f"  {memory}c = alloca [5 x i64]"]
             for place, value in enumerate([None, None, width, _SIZES["f"], _SIZES["f"]]):
                 at = f"{memory}p{place}"
-                self._memory.append(f"  {at} = getelementptr i64, ptr {memory}c, i64 {place}")
-                self._memory.append(f"  store {'i64' if value else 'ptr'} {value or memory}, ptr {at}")
+                lines.append(f"  {at} = getelementptr i64, ptr {memory}c, i64 {place}")
+                lines.append(f"  store {'i64' if value else 'ptr'} {value or memory}, ptr {at}")
         self._add(f"store {type_} {numbers}, ptr {memory}")
         places = ", ".join(f"ptr {memory}p{place}" for place in (0, 2, 3))
         function = f"inttoptr (i64 {loop.function} to ptr)"

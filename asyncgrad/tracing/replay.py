@@ -10,6 +10,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
+from ..core.arrays.values import raw
 from ..core.graph.cost import estimated_seconds
 from ..core.graph.leaf import gradient_edge, gradient_places
 from ..core.graph.lowering import CompiledArgs
@@ -19,7 +20,6 @@ from ..core.graph.saved import check_version, released_error
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE
 from ..core.settings.observers import PROGRAMS
-from ..core.tensor import Tensor
 from ..errors import ChangedTensorError
 from .beginnings import beginning_of
 from .error_ways import told_before
@@ -108,9 +108,7 @@ class ReplayNode(HandwrittenNode):
         #: The arguments with their versions; None once released.
         self._arguments: list[tuple[Any, int]] | None = with_versions(arguments)
         #: By number, copies of arguments that the backward does not read, for a run of the function after a write.
-        self._values: dict[int, np.ndarray] = {}
-        if variant.may_run_again():
-            self._values = _copies_of_unread(variant.program.kept, arguments)
+        self._values = _copies_of_unread(variant.program.kept, arguments) if variant.may_run_again() else {}
         if GRAD_MODE.get() is not True:
             _tell_of(self)
 
@@ -394,7 +392,7 @@ def _has_bits_of(gradient: Any, array: Any) -> bool:
 
 def _bare(grad: Any) -> Any:
     """Return the array of a gradient; NumPy's operations on arrays without axes give numbers."""
-    bare = grad._data if type(grad) is Tensor else grad
+    bare = raw(grad)
     return np.asarray(bare) if isinstance(bare, np.generic) else bare
 
 

@@ -19,7 +19,7 @@ __all__ = ["PLAIN", "ContainerType", "container_type", "register", "register_mod
 
 T = TypeVar("T", bound=type)
 
-#: Types that hold nothing; most attributes of a module that are no tensors have one of them.
+#: Types that hold nothing: most attributes of a module that are no tensors, and options of an optimizer, have one.
 PLAIN = frozenset({bool, int, float, str, type(None)})
 
 

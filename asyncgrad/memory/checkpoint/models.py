@@ -202,10 +202,9 @@ def _children_of(container: Any) -> Iterable[Any]:
 
 
 def _may_hold_parameters(container: Any) -> bool:
-    entries = container.values() if isinstance(container, dict) else container
     if not isinstance(container, (dict, list, tuple)):
         return True
-    first = next(iter(entries), None)
+    first = next(iter(container.values() if isinstance(container, dict) else container), None)
     return first is None or isinstance(first, TensorBase) or container_type(type(first)) is not None
 
 

@@ -38,11 +38,16 @@ def boxcox_llf(
     logarithms = np.log(data)
     # The transform of the data over their geometric mean differs by a factor and a constant, and keeps its digits.
     away = logarithms - np.mean(logarithms, axis, keepdims=True)
-    variance = np.var(away * special.exprel(lmb * away), axis, keepdims=keepdims)
-    with np.errstate(divide="ignore"):  # Of equal numbers.
-        spread = np.log(variance)
+    spread = _log_variance(away * special.exprel(lmb * away), axis, keepdims)
     result: Tensor = -np.sum(logarithms, axis, keepdims=keepdims) - count / 2 * spread
     return result
+
+
+def _log_variance(data: Any, axis: int | None, keepdims: bool) -> Any:
+    """Return the logarithm of a variance; without a warning minus infinity for equal numbers."""
+    variance = np.var(data, axis, keepdims=keepdims)
+    with np.errstate(divide="ignore"):
+        return np.log(variance)
 
 
 def boxcox(x: Any, lmbda: Any = None, alpha: Any = None, optimizer: Any = None) -> Any:
@@ -105,10 +110,8 @@ def yeojohnson_llf(
     """
     data, lmb = floating(data), floating(lmb)
     count = data.size if axis is None else data.shape[axis]
-    variance = np.var(_yeo_johnson(data, lmb), axis, keepdims=keepdims)
+    spread = _log_variance(_yeo_johnson(data, lmb), axis, keepdims)
     slopes = np.where(raw(data) < 0, -1.0, 1.0) * np.log1p(smooth_size(data))
-    with np.errstate(divide="ignore"):  # Of equal numbers.
-        spread = np.log(variance)
     result: Tensor = -count / 2 * spread + (lmb - 1) * np.sum(slopes, axis, keepdims=keepdims)
     return result
 

@@ -165,6 +165,20 @@ def test_many_degrees_of_freedom_keep_their_derivative(t: float, expected: float
     np.testing.assert_allclose(df.grad.numpy(), expected, rtol=1e-7)
 
 
+@pytest.mark.parametrize("df", [900.0, 1e5, 1e8, 1e12])
+@pytest.mark.parametrize(("name", "argument"), [("stdtr", 2.0), ("stdtr", -0.5), ("stdtrit", 0.3)])
+def test_mixed_derivatives_of_students_distribution_are_the_same_in_either_order(
+    name: str, argument: float, df: float
+) -> None:
+    both = [ag.tensor(df, requires_grad=True), ag.tensor(argument, requires_grad=True)]
+    by_df, by_argument = sync.grad(getattr(special, name)(*both), both, create_graph=True)
+
+    by_df_first = sync.grad(by_df, both[1:], retain_graph=True)[0].numpy()
+    by_df_last = sync.grad(by_argument, both[:1])[0].numpy()
+
+    np.testing.assert_allclose(by_df_last, by_df_first, rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("name", "point", "by", "expected"),
     [

@@ -15,7 +15,7 @@ from ...core.arrays.values import as_array, raw
 from ...core.recording.primitive import Primitive
 from ...numpy.random.shapes import beta_slope, f_slope, gamma_slope
 from ..ufuncs import special
-from .log_densities import beta_log_density_, f_log_density_, gamma_log_density_, log_beta_
+from .log_densities import beta_log_density_, f_log_density_, gamma_log_density_, student_log_density_
 from .rules import compute_where, differentiable
 
 __all__ = [
@@ -373,7 +373,7 @@ def t_density(df: Any, t: Any) -> Any:
         t = np.where(is_end, 0.0, t)
         normal = np.exp(-0.5 * t * t) / np.sqrt(2 * np.pi)
         return np.where(is_end, 0.0, np.where(is_normal, normal, t_density(np.where(is_normal, 1.0, df), t)))
-    return np.exp(-special.xlog1py((df + 1) / 2, t * t / df) - log_beta_.call(df / 2, 0.5) - np.log(df) / 2)
+    return np.exp(student_log_density_.call(df, t))
 
 
 def t_quantile_by_df(df: Any, t: Any) -> Any:
@@ -406,7 +406,7 @@ def _nearly_normal_quantile_by_df(df: Any, t: Any) -> Any:
     third = t * (((((s - 11) * s + 14) * s + 6) * s - 3) * s - 15) / 384
     by_df = (first + (2 * second + 3 * third / df) / df) / df / df
     # The quotient of both densities, which may underflow.
-    logarithm = special.xlog1py((df + 1) / 2, s / df) - 0.5 * s + log_beta_.call(df / 2, 0.5) + np.log(df) / 2
+    logarithm = -0.5 * s - student_log_density_.call(df, t)
     return -by_df * np.exp(logarithm) / np.sqrt(2 * np.pi)
 
 

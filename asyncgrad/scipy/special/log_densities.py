@@ -17,7 +17,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...numpy.random.shapes import f_score, logarithm_less
 from ..ufuncs import special
 from .gamma_functions import psi_difference
-from .rules import holds_somewhere, quotient
+from .rules import by_mask, holds_somewhere, quotient
 from .stirling import STIRLING, log_height, log_less_digamma
 
 if TYPE_CHECKING:
@@ -36,11 +36,16 @@ __all__ = [
     "log_gamma_mass",
     "log_odds_powers",
     "psi_fall",
+    "student_log_density_",
     "where_great",
 ]
 
 #: From such shapes on the terms of a density cancel.
 GREAT = 50.0
+#: From so many degrees of freedom on the terms of their derivative cancel, and a series has them all.
+_MANY = 1e3
+#: A number whose square is finite, and beside which degrees of freedom are nothing.
+_FAR = 1e150
 
 
 def log_gamma_mass(a: Any, x: Any) -> Any:
@@ -68,6 +73,9 @@ def log_beta_mass(a: Any, b: Any, x: Any, y: Any) -> Any:
 
 def where_great(is_great: Any, is_usable: Any, great: Any, usual: Any, *arguments: tuple[Any, float]) -> Any:
     """Return one function's values where parameters are great and it may be used, and another's elsewhere.
+
+    Other than `by_mask` it is for primitives' values alone: the other function is called with all arguments as they
+    are, so where its values do not count it may overflow, and a gradient would be NaN there.
 
     Args:
         is_great: where parameters are great: mostly nowhere, and then this alone is asked for.
@@ -296,3 +304,50 @@ def _(g: Any, a: Any, b: Any) -> Array:
 @derivative(log_beta_, "b")
 def _(g: Any, a: Any, b: Any) -> Array:
     return g * psi_fall(b, a)
+
+
+@primitive()
+def student_log_density_(df: Any, t: Any) -> Any:
+    """Return the logarithm of the density of Student's distribution, with finite degrees of freedom."""
+    return -special.xlog1py((df + 1) / 2, t * t / df) - log_beta_.call(df / 2, 0.5) - 0.5 * np.log(df)
+
+
+@derivative(student_log_density_, "df")
+def _(g: Any, df: Any, t: Any) -> Array:
+    # Far out, where the square overflows, only its logarithm changes.
+    is_far = np.abs(raw(t)) > _FAR
+    squares = np.square(np.where(is_far, _FAR, t))
+    bend = _bend_of_log1p(squares / df)
+    if np.any(is_far):
+        bend = np.where(is_far, 2 * np.log(np.abs(np.where(is_far, t, 1.0))) - np.log(df) - 1.0, bend)
+    return g * (0.5 * (_student_bulk(df) - bend + squares / (df * (df + squares))))
+
+
+@derivative(student_log_density_, "t")
+def _(g: Any, df: Any, t: Any) -> Array:
+    return g * (-(df + 1) * t / (df + t * t))
+
+
+def _bend_of_log1p(x: Any) -> Any:
+    """Return log1p(x) - x / (1 + x), also next to 0, where the terms cancel."""
+
+    def series(x: Any) -> Any:
+        value: Any = 0.0
+        for order in range(18, 1, -1):
+            value = (order - 1) / order - value * x
+        return value * x * x
+
+    return by_mask(raw(x) < 0.1, series, lambda x: np.log1p(x) - x / (1 + x), (x, 0.0, 1.0))
+
+
+def _student_bulk(df: Any) -> Any:
+    """Return psi((df + 1) / 2) - psi(df / 2) - 1 / df, whose terms cancel for many degrees of freedom."""
+
+    def series(df: Any) -> Any:
+        inverse = np.square(1 / df)
+        return inverse * (0.5 + inverse * (inverse / 2 - 0.25))
+
+    def of_few(df: Any) -> Any:
+        return special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
+
+    return by_mask(raw(df) > _MANY, series, of_few, (df, _MANY, 1.0))

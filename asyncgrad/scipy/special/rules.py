@@ -22,7 +22,7 @@ from ...core.recording.primitive import differentiable as _differentiable
 from ...errors import ArgumentTypeError, AsyncgradError
 from ..ufuncs import special
 
-__all__ = ["compute_where", "differentiable", "holds_somewhere", "quotient", "zeta_"]
+__all__ = ["by_mask", "compute_where", "differentiable", "holds_somewhere", "quotient", "zeta_"]
 
 _DOUBLE = np.dtype(np.float64)
 #: By the character of a narrow dtype, the dtype that formulas compute in: a whole number stays one, if it may.
@@ -63,6 +63,27 @@ def compute_where(
     if np.all(inside):
         return formula(*arguments)
     return np.where(inside, formula(*(np.where(inside, one, safe) for one in arguments)), outside)
+
+
+def by_mask(
+    mask: Any, function: Callable[..., Any], otherwise: Callable[..., Any], *arguments: tuple[Any, float, float]
+) -> Any:
+    """Return one function's values where a mask holds, and another's elsewhere; one that has no element is not called.
+
+    Args:
+        mask: of the arguments' shape when these are broadcast.
+        function: whose values count where the mask holds.
+        otherwise: whose values count elsewhere.
+        *arguments: those of both functions, each with a number that the first takes, and one that the other takes: they
+            get it where their values do not count.
+    """
+    # What is asked for first is rare, in most families.
+    if not holds_somewhere(mask):
+        return otherwise(*[value for value, _, _ in arguments])
+    if np.all(mask):
+        return function(*[value for value, _, _ in arguments])
+    found = function(*(np.where(mask, value, safe) for value, safe, _ in arguments))
+    return np.where(mask, found, otherwise(*(np.where(mask, safe, value) for value, _, safe in arguments)))
 
 
 def quotient(count: Any, value: Any) -> Any:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
 from ...core.arrays.values import raw
-from ...core.recording.primitive import derivative, primitive
 from ..special.log_densities import (
     GREAT,
     beta_log_density_,
@@ -20,70 +19,19 @@ from ..special.log_densities import (
     f_log_density_,
     gamma_log_density_,
     log_beta_,
+    student_log_density_,
 )
+from ..special.rules import by_mask
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
-from .supports import OnLine, Positive, by_mask
-
-if TYPE_CHECKING:
-    from ...core.arrays.array import Array
-
+from .supports import OnLine, Positive
 
 __all__ = ["beta", "chi2", "f", "gamma", "gamma_entropy", "invgamma", "less_than_normal", "student_entropy", "t"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
-#: From such a shape, or so many degrees of freedom, on terms cancel, and a series has them all.
+#: From such a shape on the terms of an entropy cancel, and a series has them all.
 _MANY = 1e3
-#: A number whose square is finite, and beside which degrees of freedom are nothing.
-_FAR = 1e150
-
-
-@primitive()
-def student_logpdf_(y: Any, df: Any) -> Array:
-    """Return the logarithm of the density of Student's distribution."""
-    return -special.xlog1py((df + 1) / 2, y * y / df) - log_beta_.call(df / 2, 0.5) - 0.5 * np.log(df)
-
-
-@derivative(student_logpdf_, "y")
-def _(g: Any, y: Any, df: Any) -> Array:
-    return g * (-(df + 1) * y / (df + y * y))
-
-
-@derivative(student_logpdf_, "df")
-def _(g: Any, y: Any, df: Any) -> Array:
-    # Far out, where the square overflows, only its logarithm changes.
-    is_far = np.abs(raw(y)) > _FAR
-    squares = np.square(np.where(is_far, _FAR, y))
-    bend = _bend_of_log1p(squares / df)
-    if np.any(is_far):
-        bend = np.where(is_far, 2 * np.log(np.abs(np.where(is_far, y, 1.0))) - np.log(df) - 1.0, bend)
-    return g * (0.5 * (_student_bulk(df) - bend + squares / (df * (df + squares))))
-
-
-def _bend_of_log1p(x: Any) -> Any:
-    """Return log1p(x) - x / (1 + x), also next to 0, where the terms cancel."""
-
-    def series(x: Any) -> Any:
-        value: Any = 0.0
-        for order in range(18, 1, -1):
-            value = (order - 1) / order - value * x
-        return value * x * x
-
-    return by_mask(raw(x) < 0.1, series, lambda x: np.log1p(x) - x / (1 + x), (x, 0.0, 1.0))
-
-
-def _student_bulk(df: Any) -> Any:
-    """Return psi((df + 1) / 2) - psi(df / 2) - 1 / df, whose terms cancel for many degrees of freedom."""
-
-    def series(df: Any) -> Any:
-        inverse = np.square(1 / df)
-        return inverse * (0.5 + inverse * (inverse / 2 - 0.25))
-
-    def of_few(df: Any) -> Any:
-        return special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
-
-    return by_mask(raw(df) > _MANY, series, of_few, (df, _MANY, 1.0))
 
 
 def gamma_entropy(a: Any) -> Any:
@@ -127,7 +75,7 @@ class StudentT(OnLine):
         return np.where(infinite, normal(), function(np.where(infinite, 5.0, df)))
 
     def _logpdf(self, y: Any, df: Any) -> Any:
-        return self._or_normal(df, lambda df: student_logpdf_.call(y, df), lambda: -0.5 * y * y - _LOG_ROOT)
+        return self._or_normal(df, lambda df: student_log_density_.call(df, y), lambda: -0.5 * y * y - _LOG_ROOT)
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.stdtr(df, y)

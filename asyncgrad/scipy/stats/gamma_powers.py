@@ -11,12 +11,13 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ..special.gamma_functions import polygamma
+from ..special.rules import by_mask
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .distances import linear_term
 from .gamma_and_beta import gamma, gamma_entropy
 from .gamma_series import polynomial, product
-from .supports import bounded_exp, by_mask, not_below_numbers
+from .supports import bounded_exp, not_below_numbers
 from .transforming import LINE, SameVariable, Transformed, WithPowers, log_of_rest
 
 __all__ = [

@@ -10,13 +10,13 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor
+from ..special.rules import by_mask
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .gamma_and_beta import beta
 from .location_scale import uniform
 from .normal import norm
 from .powers import pareto
-from .supports import by_mask
 from .transforming import Transformed, WithPowers, log_of_rest
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import Any, final
 import numpy as np
 
 from ...core.arrays.values import raw
+from ..special.rules import by_mask
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .implicit import Implicit
 from .integrated import Integrated
 from .mean_powers import central_moments
-from .supports import by_mask
 from .transforming import SameVariable, Transformed, log_of_rest
 
 __all__ = ["genhyperbolic", "geninvgauss", "invgauss", "norminvgauss", "recipinvgauss", "wald"]

@@ -14,12 +14,12 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ..arguments import floating
+from ..special.rules import by_mask
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .double_exponential import interval
 from .gamma_series import polynomial, product
 from .noncentral import ncx2
-from .supports import by_mask
 from .transforming import WithPowers
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from ...core.arrays.values import raw
 from ..special.log_densities import log_beta_
 from ..special.noncentral import chi_log_density, f_log_density
 from ..special.noncentral_t import t_log_density
+from ..special.rules import by_mask
 from ..ufuncs import special
 from .discrete_distribution import DiscreteDistribution
 from .implicit import Implicit
@@ -24,7 +25,6 @@ from .nearly_normal import (
     log_density_of_great,
     normal_of_chi_squared,
 )
-from .supports import by_mask
 from .transforming import positive_or_one
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ...core.arrays.values import raw
+from ..special.rules import by_mask
 from ..ufuncs import special
 from .gamma_and_beta import gamma, less_than_normal
 from .gamma_series import polynomial
 from .implicit import Implicit
 from .normal import norm
-from .supports import by_mask
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array

@@ -9,13 +9,14 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ..special.log_densities import beta_prime_log_density_, log_beta_
+from ..special.rules import by_mask
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .distances import distance_log_, linear_term
 from .gamma_and_beta import beta
 from .location_scale import expon, laplace, logistic
 from .normal import norm
-from .supports import Positive, bounded_exp, by_mask, log1p_power, not_below_numbers
+from .supports import Positive, bounded_exp, log1p_power, not_below_numbers
 from .transforming import ExponentialOf, Transformed, WithPowers, log_expm1, positive_or_one, where_positive
 
 if TYPE_CHECKING:

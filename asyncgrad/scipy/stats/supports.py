@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
-from ..special.rules import holds_somewhere
 from .continuous_distribution import ContinuousDistribution
 
 if TYPE_CHECKING:
@@ -21,7 +19,6 @@ __all__ = [
     "Positive",
     "bounded",
     "bounded_exp",
-    "by_mask",
     "log1p_power",
     "logarithm_over",
     "not_below_numbers",
@@ -85,27 +82,6 @@ def not_below_numbers(logarithm: Any) -> Any:
     bare = raw(logarithm)
     is_below = bare < -_greatest(bare) / 1e8
     return np.where(is_below, -np.inf, logarithm) if np.any(is_below) else logarithm
-
-
-def by_mask(
-    mask: Any, function: Callable[..., Any], otherwise: Callable[..., Any], *arguments: tuple[Any, float, float]
-) -> Any:
-    """Return one function's values where a mask holds, and another's elsewhere; one that has no element is not called.
-
-    Args:
-        mask: of the arguments' shape when these are broadcast.
-        function: whose values count where the mask holds.
-        otherwise: whose values count elsewhere.
-        *arguments: those of both functions, each with a number that the first takes, and one that the other takes: they
-            get it where their values do not count.
-    """
-    # What is asked for first is rare, in most families.
-    if not holds_somewhere(mask):
-        return otherwise(*[value for value, _, _ in arguments])
-    if np.all(mask):
-        return function(*[value for value, _, _ in arguments])
-    found = function(*(np.where(mask, value, safe) for value, safe, _ in arguments))
-    return np.where(mask, found, otherwise(*(np.where(mask, safe, value) for value, _, safe in arguments)))
 
 
 def log1p_power(y: Any, exponent: Any) -> Any:

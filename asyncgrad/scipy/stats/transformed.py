@@ -10,6 +10,7 @@ import numpy as np
 from ...core.arrays.values import raw
 from ...core.tensor import asarray
 from ..special.log_densities import log_beta_
+from ..special.rules import by_mask
 from ..special.zeta_functions import lambertw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
@@ -17,7 +18,7 @@ from .distances import linear_term
 from .gamma_and_beta import beta
 from .location_scale import cauchy, expon, uniform
 from .normal import norm
-from .supports import bounded, bounded_exp, by_mask, logarithm_over, smooth_size
+from .supports import bounded, bounded_exp, logarithm_over, smooth_size
 from .transforming import LINE, Transformed, WithPowers, log_expm1, log_of_rest
 
 __all__ = [

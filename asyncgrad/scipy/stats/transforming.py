@@ -10,9 +10,10 @@ import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.tensor import asarray
+from ..special.rules import by_mask
 from .continuous_distribution import ContinuousDistribution
 from .mean_powers import skewness_and_kurtosis
-from .supports import bounded, by_mask, not_below_numbers
+from .supports import bounded, not_below_numbers
 
 __all__ = [
     "LINE",

@@ -37,7 +37,6 @@ __all__ = [
     "check_concurrency",
     "graph_waits",
     "rows_at_once",
-    "run_in_order",
     "run_numbered",
     "run_rows",
     "run_together",
@@ -130,28 +129,25 @@ def _can_wait() -> bool:
     return not loop_is_running() if BLOCKING.get() else asyncio._get_running_loop() is not None
 
 
-async def run_numbered(run: Callable[[int], Coroutine[object, None, list[Any]]], count: int, limit: int) -> list[Any]:
+async def run_numbered(
+    run: Callable[[int], Coroutine[object, None, list[Any]]], count: int, limit: int, *, is_forward: bool = False
+) -> list[Any]:
     """Run rows together, whose nodes, if they are recorded, have then the order of rows that run one by one.
 
     So sums of a later backward have the same bits however long each row has waited: those that
     `test_recorded_rows_that_wait_run_at_once_with_the_bits_of_one_by_one` compares.
+
+    Args:
+        run: runs a row.
+        count: how many rows there are.
+        limit: how many may run at once.
+        is_forward: whether the nodes of each row keep the order among themselves in which they were recorded, as those
+            of a forward do. Those of a backward that has waited are numbered by the graph.
     """
     begin = next_order()
-    group = _RowGroup(run, count, limit, "row", is_numbered=True)
+    group = _RowGroup(run, count, limit, "row", is_numbered=not is_forward)
     rows = await _run_group(group)
     for _ in number_rows(begin, rows, by_graph=group.is_out_of_order()):
-        await keep_pace()
-    return rows
-
-
-async def run_in_order(run: Callable[[int], Coroutine[object, None, list[Any]]], count: int, limit: int) -> list[Any]:
-    """Run rows of a forward together; what they have recorded has then the order of rows that run one by one.
-
-    As `run_numbered`, but the nodes of each row keep the order among themselves in which they were recorded.
-    """
-    begin = next_order()
-    rows = await run_together(run, count, limit)
-    for _ in number_rows(begin, rows, by_graph=False):
         await keep_pace()
     return rows
 
@@ -217,7 +213,7 @@ class _RowGroup(Generic[T]):
         count: how many rows there are.
         limit: how many may run at once.
         name: what errors call a row.
-        is_numbered: whether what the rows have recorded is numbered once they have ended.
+        is_numbered: whether backward passes of the rows leave the numbers of what they record to who runs the rows.
     """
 
     __slots__ = (
@@ -451,7 +447,7 @@ class _Together:
 
     Args:
         loop: their event loop.
-        is_numbered: whether what they have recorded is numbered once all have ended.
+        is_numbered: see `_RowGroup`.
     """
 
     __slots__ = ("_requests", "is_numbered", "is_out_of_order", "loop", "scheduler")

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, final
 
-from ..core.rows import at_once, check_concurrency, run_in_order
+from ..core.rows import at_once, check_concurrency, run_numbered
 from ..core.settings.arguments import check_function, describe
 from ..core.settings.awaiting import finish, run_steps
 from ..core.settings.context import GENERATOR, is_kind
@@ -156,7 +156,7 @@ class _RowCalls:
                 await call_for_row(index)
                 await keep_pace()
         else:
-            await run_in_order(call_for_row, batch.count, limit)
+            await run_numbered(call_for_row, batch.count, limit, is_forward=True)
         results = RowResults(_WHERE, batch.count, self._spare)
         for index in range(batch.count):
             results.add(index, returned[index])

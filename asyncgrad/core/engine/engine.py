@@ -210,7 +210,6 @@ def _make_graph_task(
         ANOMALY.get(),
         {leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
-    graph_task.is_out_of_order = False
     if create_graph:
         graph_task.recorded_since = None if _is_numbered_around(graph_task) else next_order()
     if to_release is not None or most_answers:

@@ -20,12 +20,12 @@ from .backward_arguments import (
     as_sequence,
     as_some_inputs,
     check_root,
-    check_roots,
     input_edges,
     input_name,
     label_of,
     like_inputs,
     start_of,
+    start_of_roots,
 )
 from .engine.completion import warn
 from .engine.engine import Engine
@@ -342,7 +342,7 @@ async def capture(
         assert edge is not None
         edges, grads = [edge], [values.wrap(ones, root._device) if create_graph else ones]
     else:
-        edges, grads = check_roots(outputs, grad_outputs, create_graph)
+        edges, grads = start_of_roots(outputs, grad_outputs, create_graph)
     captured = await Engine.execute(
         edges,
         grads,
@@ -397,7 +397,7 @@ def _capture(
     create_graph: bool,
 ) -> Coroutine[object, None, list[Any]]:
     """Return the coroutine of one backward that captures the gradients of `wanted`."""
-    edges, grads = check_roots(roots, given, create_graph)
+    edges, grads = start_of_roots(roots, given, create_graph)
     return Engine.execute(
         edges,
         grads,
@@ -432,7 +432,7 @@ async def _capture_rows(
     size, captured = await execute_batched(
         roots,
         given,
-        functools.partial(check_roots, roots, create_graph=create_graph),
+        functools.partial(start_of_roots, roots, create_graph=create_graph),
         functools.partial(input_edges, wanted, structure),
         keep_graph=keep_graph,
         create_graph=create_graph,

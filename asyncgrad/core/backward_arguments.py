@@ -29,7 +29,7 @@ __all__ = [
     "as_sequence",
     "as_some_inputs",
     "check_root",
-    "check_roots",
+    "start_of_roots",
     "input_edges",
     "input_name",
     "label_of",
@@ -183,8 +183,8 @@ def as_gradients(tensors: Any, roots: Sequence[Root], given: Any) -> Sequence[An
     return (given,) if is_one else given
 
 
-def check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> tuple[list[Edge], list[Any]]:
-    """Return the edges of the roots and the starting gradients; raise if one of them is invalid."""
+def start_of_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> tuple[list[Edge], list[Any]]:
+    """Return the edges and the gradients that a backward starts from; raise if one of them is invalid."""
     if not roots:
         raise InvalidRootError("there is nothing to run backward from: pass at least one tensor")
     if len(given) != len(roots):
@@ -239,17 +239,17 @@ def _make_gradient(
 
 
 def start_of(tensors: Any, gradients: Any, create_graph: bool) -> tuple[list[Edge], list[Any]]:
-    """Return the edges and the gradients that a backward starts from; raise if one of them is invalid."""
+    """Return what `start_of_roots` does, of roots and gradients as the user wrote them."""
     if isinstance(tensors, TensorBase) and not create_graph:
         plain = _plain_start(tensors, gradients)
         if plain is not None:
             return plain
     roots = as_sequence(tensors, "root")
-    return check_roots(roots, as_gradients(tensors, roots, gradients), create_graph)
+    return start_of_roots(roots, as_gradients(tensors, roots, gradients), create_graph)
 
 
 def _plain_start(root: TensorBase, gradient: Any) -> tuple[list[Edge], list[Any]] | None:
-    """Return what `check_roots` does for a root that most often is one; None for what it looks at closer.
+    """Return what `start_of_roots` does for a root that most often is one; None for what it looks at closer.
 
     That is a result whose node has no hooks, and starts from an array that fits, or from 1 where it is one real number.
     """

@@ -8,7 +8,7 @@ from .chart import CAPTION
 from .record import Record, UnusableRecordError
 from .runner import Result, table
 
-__all__ = ["BEGIN", "END", "block", "measured_on", "printed", "replaced", "sections", "summary", "write"]
+__all__ = ["BEGIN", "END", "block", "marked", "measured_on", "printed", "replaced", "sections", "summary", "write"]
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
@@ -52,7 +52,7 @@ def summary(record: Record, chart: str, raw: str) -> str:
         raw: the path of the record, as the page links to it.
     """
     rows = [result for result in record.results if result.name in SUMMARY] or record.results[:5]
-    return "\n\n".join([_begin(raw), f"![{CAPTION}]({chart})", table(rows), END])
+    return marked("make bench", raw, f"![{CAPTION}]({chart})", table(rows))
 
 
 def block(record: Record, chart: str, raw: str) -> str:
@@ -64,11 +64,19 @@ def block(record: Record, chart: str, raw: str) -> str:
         raw: the path of the record, as the page links to it.
     """
     picture = f"![{CAPTION}]({chart})"
-    return "\n\n".join([_begin(raw), picture, *_tables(record), measured_on(record, raw), END])
+    return marked("make bench", raw, picture, *_tables(record), measured_on(record, raw))
 
 
-def _begin(raw: str) -> str:
-    return f"{BEGIN}\n<!-- Written by `make bench` from {raw}: change nothing here by hand. -->"
+def marked(command: str, raw: str, *paragraphs: str) -> str:
+    """Return paragraphs of a page between the markers, which `replaced` finds.
+
+    Args:
+        command: what writes them, as it is typed.
+        raw: the path of the record that they are made from, as the page links to it.
+        *paragraphs: in their order.
+    """
+    begin = f"{BEGIN}\n<!-- Written by `{command}` from {raw}: change nothing here by hand. -->"
+    return "\n\n".join([begin, *paragraphs, END])
 
 
 def printed(record: Record) -> str:

@@ -96,7 +96,7 @@ async def _measure_work(options: argparse.Namespace, found: Any) -> dict[str, di
 def write(record: Any, root: Path) -> None:
     """Write the record, and the tables of the page; write nothing if the page has no markers for the tables."""
     gpu_report, report = import_module("benchmarks.gpu.report"), import_module("benchmarks.report")
-    report.write(root / RAW, record.text(), root / PAGE, gpu_report.block(record, report.BEGIN, report.END))
+    report.write(root / RAW, record.text(), root / PAGE, gpu_report.block(record, f"../{RAW}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 from ..record import Record
+from ..report import marked
 from ..runner import Result
 from .overlap import Overlap, Span
 from .work import bound_by
@@ -92,12 +93,14 @@ def printed(record: GpuRecord) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def block(record: GpuRecord | None, begin: str, end: str) -> str:
-    """Return the report between two markers; without a record, a sentence that says so."""
-    if record is None:
-        return f"{begin}\n\nNo measurement is recorded yet: `make bench-gpu` prints one.\n\n{end}"
-    note = "<!-- Written by `python -m benchmarks.gpu --write` from benchmarks/gpu.json: do not edit by hand. -->"
-    return f"{begin}\n{note}\n\n{printed(record)}\n\n{end}"
+def block(record: GpuRecord, raw: str) -> str:
+    """Return the report as Markdown between markers.
+
+    Args:
+        record: the measurements.
+        raw: the path of the record, as the page names it.
+    """
+    return marked("python -m benchmarks.gpu --write", raw, printed(record))
 
 
 def _render_table(record: GpuRecord) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 from ..record import Record, UnusableRecordError
-from ..report import BEGIN, END, measured_on
+from ..report import marked, measured_on
 from ..runner import Result
 from .steps import WITH_ADAM, Compiling
 
@@ -77,8 +77,7 @@ def block(record: JitRecord, raw: str) -> str:
         record: the measurements.
         raw: the path of the record, as the page links to it.
     """
-    begin = f"{BEGIN}\n<!-- Written by `python -m benchmarks jit --write` from {raw}: change nothing here by hand. -->"
-    return "\n\n".join([begin, *_tables(record), measured_on(record.timings, raw), END])
+    return marked("python -m benchmarks jit --write", raw, *_tables(record), measured_on(record.timings, raw))
 
 
 def printed(record: JitRecord) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import final
 
 from ..record import UnusableRecordError
-from ..report import BEGIN, END
+from ..report import marked
 from .measure import RUNS, Row
 
 __all__ = ["TextRecord", "block", "printed"]
@@ -54,9 +54,8 @@ def printed(record: TextRecord) -> str:
 
 def block(record: TextRecord, raw: str) -> str:
     """Return the part of the page between the markers, markers included."""
-    note = f"<!-- Written by `python -m benchmarks text --write` from {raw}: change nothing here by hand. -->"
-    more = f"The seconds of every round are in [{raw}]({raw})."
-    return "\n\n".join([f"{BEGIN}\n{note}", _times(record), _failures(record), f"{_measured_on(record)} {more}", END])
+    measured = f"{_measured_on(record)} The seconds of every round are in [{raw}]({raw})."
+    return marked("python -m benchmarks text --write", raw, _times(record), _failures(record), measured)
 
 
 def _times(record: TextRecord) -> str:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from ..record import Record
-from ..report import BEGIN, END, measured_on
+from ..report import marked, measured_on
 from ..runner import Result
 from .loops import LOOPS
 
@@ -38,8 +38,7 @@ def block(record: Record, raw: str) -> str:
         record: the measurements.
         raw: the path of the record, as the page links to it.
     """
-    written = f"<!-- Written by `python -m benchmarks waiting --write` from {raw}: change nothing here by hand. -->"
-    return "\n\n".join([f"{BEGIN}\n{written}", _table(record.results), measured_on(record, raw), END])
+    return marked("python -m benchmarks waiting --write", raw, _table(record.results), measured_on(record, raw))
 
 
 def printed(record: Record) -> str:

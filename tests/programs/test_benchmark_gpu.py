@@ -257,10 +257,10 @@ def test_where_kernels_cannot_be_recorded_the_reason_is_given(
 
 def test_the_page_shows_the_record_and_nothing_else() -> None:
     page, raw = command.ROOT / command.PAGE, command.ROOT / command.RAW
-    record = gpu_report.GpuRecord.read(raw) if raw.exists() else None
+    record = gpu_report.GpuRecord.read(raw)
     text = page.read_text(encoding="utf-8")
 
-    assert report.replaced(text, gpu_report.block(record, report.BEGIN, report.END), page) == text
+    assert report.replaced(text, gpu_report.block(record, f"../{command.RAW}"), page) == text
 
 
 def test_a_record_is_written_with_its_page(record: gpu_report.GpuRecord, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_record_is_written_with_its_page(record: gpu_report.GpuRecord, tmp_pat
     command.write(record, tmp_path)
 
     assert gpu_report.GpuRecord.read(tmp_path / command.RAW) == record
-    assert page.read_text() == f"before\n{gpu_report.block(record, report.BEGIN, report.END)}\nafter\n"
+    assert page.read_text() == f"before\n{gpu_report.block(record, f'../{command.RAW}')}\nafter\n"
 
 
 def test_a_page_without_markers_keeps_the_record_from_being_written(

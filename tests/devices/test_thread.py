@@ -18,6 +18,7 @@ from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, leaf_on
 from tests.support.functions import awaiting, calling
 from tests.support.leaves import leaf
 from tests.support.loops import on_each_loop, run_on
+from tests.support.processes import run_python
 from tests.support.turns import turns
 
 
@@ -473,11 +474,7 @@ loop = asyncio.new_event_loop()
 loop.run_until_complete(main())
 """
 
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM + code], capture_output=True, text=True, timeout=100, check=False
-    )
-
-    assert (done.returncode, done.stdout) == (0, "out\n")
+    assert run_python(PROGRAM + code) == "out"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

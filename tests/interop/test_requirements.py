@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import subprocess
-import sys
 
 import pytest
 
 from tests.support.house import ROOT
+from tests.support.processes import run_python
 
 
 @pytest.mark.parametrize("name", ["torch", "jax"])
@@ -25,10 +24,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-
-    assert done.stderr == ""
-    assert f"pip install 'asyncgrad[{name}]'" in done.stdout
+    assert f"pip install 'asyncgrad[{name}]'" in run_python(program)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "asyncgrad/interop").glob("*.py")), ids=lambda path: path.stem)

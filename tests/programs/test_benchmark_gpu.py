@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -21,6 +19,7 @@ from benchmarks.peers import torch
 from benchmarks.record import Record, UnusableRecordError
 from benchmarks.runner import Result
 from tests.support.loops import one_loop
+from tests.support.processes import run_python
 
 ALONE = torch is None
 SHORT = measure.Budget(rounds=3, sample_seconds=0.0, case_seconds=0.0)
@@ -337,6 +336,4 @@ def test_the_command_names_what_it_cannot_use(
 def test_importing_the_command_imports_neither_cupy_nor_pytorch() -> None:
     script = "import sys, benchmarks.gpu.command; print({'cupy', 'torch'} & set(sys.modules))"
 
-    done = subprocess.run([sys.executable, "-c", script], cwd=command.ROOT, capture_output=True, text=True, check=True)
-
-    assert done.stdout == "set()\n"
+    assert run_python(script) == "set()"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from asyncgrad.scipy import SCIPY_VERSION
+from tests.support.processes import run_python
 
 PROGRAM = """
 import numpy as np, scipy.fft, scipy.signal, scipy.special, scipy.stats
@@ -44,10 +41,4 @@ assert shape.grad.item() < 0
     tuple(map(int, SCIPY_VERSION.split(".")[:2])) < (1, 17), reason="SciPy before 1.17 takes arrays of fewer libraries"
 )
 def test_functions_of_scipy_that_take_arrays_of_the_standard_take_tensors() -> None:
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
-
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=50, check=False
-    )
-
-    assert done.returncode == 0, done.stderr
+    run_python(PROGRAM, SCIPY_ARRAY_API="1")

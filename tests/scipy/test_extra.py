@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -22,10 +20,7 @@ from asyncgrad import sync
 from asyncgrad.core.ops import RULES
 from asyncgrad.errors import MissingDerivativeError, RequiresGradError
 from asyncgrad.scipy.unsupported import LEFT_OUT
-
-
-def _run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+from tests.support.processes import run_python
 
 
 def test_asyncgrad_imports_nothing_of_scipy_before_it_is_used() -> None:
@@ -34,7 +29,7 @@ import sys, asyncgrad as ag, numpy as np
 ag.numpy.exp(ag.tensor([1.0]))
 print([name for name in sys.modules if name.split(".")[0] == "scipy" or name.startswith("asyncgrad.scipy")])
 """
-    assert _run(code) == "[]\n"
+    assert run_python(code) == "[]"
 
 
 @pytest.mark.slow
@@ -51,7 +46,7 @@ x = ag.tensor(0.0, requires_grad=True)
 ag.sync.backward(special.expit(x))
 print(x.grad.item())
 """
-    assert _run(code) == "0.25\n"
+    assert run_python(code) == "0.25"
 
 
 def test_without_scipy_the_error_names_the_extra() -> None:
@@ -63,7 +58,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    assert _run(code).startswith(
+    assert run_python(code).startswith(
         "asyncgrad.scipy needs SciPy, which is not installed: pip install 'asyncgrad[scipy]', or"
     )
 

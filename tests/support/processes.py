@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,10 +10,10 @@ from collections.abc import Sequence
 __all__ = ["run_each", "run_python"]
 
 
-def run_python(program: str) -> str:
-    """Run a program in a process of its own; return what it printed."""
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def run_python(program: str, **environment: str) -> str:
+    """Run a program in a process of its own, with these environment variables besides; return what it printed."""
+    command, variables = [sys.executable, "-c", program], {**os.environ, **environment}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from asyncgrad.tracing.compiling import COMPILER, Compiler
 from asyncgrad.tracing.fusion import Fusion
 from asyncgrad.tracing.kernel_trials import exponential_agrees
 from asyncgrad.tracing.table import Table
+from tests.support.processes import run_python
 from tests.support.sampling import cases, some
 from tests.tracing.running import bits, compiled, same
 
@@ -602,9 +601,7 @@ for _ in range(3):
     COMPILER.submit(job)
 begun.wait()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-
-    assert done.stdout == "ended\n"
+    assert run_python(code) == "ended"
 
 
 def test_a_forked_child_has_a_thread_of_its_own():

@@ -122,6 +122,8 @@ class GraphTask:
     read_ahead: Any
     #: Whether it ends together with others of one call, once all have run their nodes: see `JointCommit`.
     ends_with_others: bool
+    #: Whether nodes that wait may have recorded in the order of their waits.
+    is_out_of_order: bool
     #: The `next_order()` at its begin; None where one around it numbers what it records. Unset unless it is recorded.
     recorded_since: int | None
     #: When it began, by the clock of its context; unset until a driver has it.
@@ -192,9 +194,7 @@ class GraphTask:
         #: By leaf, the sum in `.grad` to which gradients are added one by one.
         self.sums: dict[Node, Any] | None = sums
         self.is_running: bool = True
-        self.is_watched: bool = False
-        #: Whether nodes that wait may have recorded in the order of their waits.
-        self.is_out_of_order: bool = False
+        self.is_watched = self.is_out_of_order = False
         self._nodes_in_graph: frozenset[Node] | None = None
         self._can_checkpoint: bool = exec_info is None and (outer is None or outer._can_checkpoint)
         #: None if the process uses no streams.

@@ -13,13 +13,11 @@ from .functional.activations import celu as celu
 from .functional.activations import elu as elu
 from .functional.activations import gelu as gelu
 from .functional.activations import glu as glu
-from .functional.activations import gumbel_softmax as gumbel_softmax
 from .functional.activations import hardshrink as hardshrink
 from .functional.activations import hardsigmoid as hardsigmoid
 from .functional.activations import hardswish as hardswish
 from .functional.activations import hardtanh as hardtanh
 from .functional.activations import leaky_relu as leaky_relu
-from .functional.activations import log_softmax as log_softmax
 from .functional.activations import logsigmoid as logsigmoid
 from .functional.activations import mish as mish
 from .functional.activations import prelu as prelu
@@ -29,8 +27,6 @@ from .functional.activations import rrelu as rrelu
 from .functional.activations import selu as selu
 from .functional.activations import sigmoid as sigmoid
 from .functional.activations import silu as silu
-from .functional.activations import softmax as softmax
-from .functional.activations import softmin as softmin
 from .functional.activations import softplus as softplus
 from .functional.activations import softshrink as softshrink
 from .functional.activations import softsign as softsign
@@ -39,6 +35,8 @@ from .functional.activations import tanhshrink as tanhshrink
 from .functional.activations import threshold as threshold
 from .functional.alignments import ctc_loss as ctc_loss
 from .functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .functional.class_losses import cross_entropy as cross_entropy
+from .functional.class_losses import nll_loss as nll_loss
 from .functional.convolution import conv1d as conv1d
 from .functional.convolution import conv2d as conv2d
 from .functional.convolution import conv3d as conv3d
@@ -64,7 +62,6 @@ from .functional.linear import linear as linear
 from .functional.losses import binary_cross_entropy as binary_cross_entropy
 from .functional.losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .functional.losses import cosine_embedding_loss as cosine_embedding_loss
-from .functional.losses import cross_entropy as cross_entropy
 from .functional.losses import gaussian_nll_loss as gaussian_nll_loss
 from .functional.losses import hinge_embedding_loss as hinge_embedding_loss
 from .functional.losses import huber_loss as huber_loss
@@ -75,7 +72,6 @@ from .functional.losses import mse_loss as mse_loss
 from .functional.losses import multi_margin_loss as multi_margin_loss
 from .functional.losses import multilabel_margin_loss as multilabel_margin_loss
 from .functional.losses import multilabel_soft_margin_loss as multilabel_soft_margin_loss
-from .functional.losses import nll_loss as nll_loss
 from .functional.losses import poisson_nll_loss as poisson_nll_loss
 from .functional.losses import smooth_l1_loss as smooth_l1_loss
 from .functional.losses import soft_margin_loss as soft_margin_loss
@@ -115,6 +111,10 @@ from .functional.scattering import scatter_reduce as scatter_reduce
 from .functional.shapes import channel_shuffle as channel_shuffle
 from .functional.shapes import pixel_shuffle as pixel_shuffle
 from .functional.shapes import pixel_unshuffle as pixel_unshuffle
+from .functional.softmaxes import gumbel_softmax as gumbel_softmax
+from .functional.softmaxes import log_softmax as log_softmax
+from .functional.softmaxes import softmax as softmax
+from .functional.softmaxes import softmin as softmin
 from .functional.unpooling import fractional_max_pool2d as fractional_max_pool2d
 from .functional.unpooling import fractional_max_pool3d as fractional_max_pool3d
 from .functional.unpooling import max_unpool1d as max_unpool1d
@@ -131,7 +131,6 @@ from .modules.activations import Hardswish as Hardswish
 from .modules.activations import Hardtanh as Hardtanh
 from .modules.activations import LeakyReLU as LeakyReLU
 from .modules.activations import LogSigmoid as LogSigmoid
-from .modules.activations import LogSoftmax as LogSoftmax
 from .modules.activations import Mish as Mish
 from .modules.activations import PReLU as PReLU
 from .modules.activations import ReLU as ReLU
@@ -139,9 +138,6 @@ from .modules.activations import ReLU6 as ReLU6
 from .modules.activations import RReLU as RReLU
 from .modules.activations import Sigmoid as Sigmoid
 from .modules.activations import SiLU as SiLU
-from .modules.activations import Softmax as Softmax
-from .modules.activations import Softmax2d as Softmax2d
-from .modules.activations import Softmin as Softmin
 from .modules.activations import Softplus as Softplus
 from .modules.activations import Softshrink as Softshrink
 from .modules.activations import Softsign as Softsign
@@ -151,6 +147,8 @@ from .modules.activations import Threshold as Threshold
 from .modules.adaptive import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
 from .modules.alignments import CTCLoss as CTCLoss
 from .modules.attention import MultiheadAttention as MultiheadAttention
+from .modules.class_losses import CrossEntropyLoss as CrossEntropyLoss
+from .modules.class_losses import NLLLoss as NLLLoss
 from .modules.containers import ModuleDict as ModuleDict
 from .modules.containers import ModuleList as ModuleList
 from .modules.containers import ParameterDict as ParameterDict
@@ -194,7 +192,6 @@ from .modules.linear import Linear as Linear
 from .modules.losses import BCELoss as BCELoss
 from .modules.losses import BCEWithLogitsLoss as BCEWithLogitsLoss
 from .modules.losses import CosineEmbeddingLoss as CosineEmbeddingLoss
-from .modules.losses import CrossEntropyLoss as CrossEntropyLoss
 from .modules.losses import GaussianNLLLoss as GaussianNLLLoss
 from .modules.losses import HingeEmbeddingLoss as HingeEmbeddingLoss
 from .modules.losses import HuberLoss as HuberLoss
@@ -205,7 +202,6 @@ from .modules.losses import MSELoss as MSELoss
 from .modules.losses import MultiLabelMarginLoss as MultiLabelMarginLoss
 from .modules.losses import MultiLabelSoftMarginLoss as MultiLabelSoftMarginLoss
 from .modules.losses import MultiMarginLoss as MultiMarginLoss
-from .modules.losses import NLLLoss as NLLLoss
 from .modules.losses import PoissonNLLLoss as PoissonNLLLoss
 from .modules.losses import SmoothL1Loss as SmoothL1Loss
 from .modules.losses import SoftMarginLoss as SoftMarginLoss
@@ -267,6 +263,10 @@ from .modules.shapes import Flatten as Flatten
 from .modules.shapes import PixelShuffle as PixelShuffle
 from .modules.shapes import PixelUnshuffle as PixelUnshuffle
 from .modules.shapes import Unflatten as Unflatten
+from .modules.softmaxes import LogSoftmax as LogSoftmax
+from .modules.softmaxes import Softmax as Softmax
+from .modules.softmaxes import Softmax2d as Softmax2d
+from .modules.softmaxes import Softmin as Softmin
 from .modules.transformer import Transformer as Transformer
 from .modules.transformer import TransformerDecoder as TransformerDecoder
 from .modules.transformer import TransformerDecoderLayer as TransformerDecoderLayer

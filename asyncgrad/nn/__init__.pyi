@@ -28,7 +28,6 @@ from .modules.activations import Hardswish as Hardswish
 from .modules.activations import Hardtanh as Hardtanh
 from .modules.activations import LeakyReLU as LeakyReLU
 from .modules.activations import LogSigmoid as LogSigmoid
-from .modules.activations import LogSoftmax as LogSoftmax
 from .modules.activations import Mish as Mish
 from .modules.activations import PReLU as PReLU
 from .modules.activations import RReLU as RReLU
@@ -37,9 +36,6 @@ from .modules.activations import ReLU6 as ReLU6
 from .modules.activations import SELU as SELU
 from .modules.activations import SiLU as SiLU
 from .modules.activations import Sigmoid as Sigmoid
-from .modules.activations import Softmax as Softmax
-from .modules.activations import Softmax2d as Softmax2d
-from .modules.activations import Softmin as Softmin
 from .modules.activations import Softplus as Softplus
 from .modules.activations import Softshrink as Softshrink
 from .modules.activations import Softsign as Softsign
@@ -49,6 +45,8 @@ from .modules.activations import Threshold as Threshold
 from .modules.adaptive import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
 from .modules.alignments import CTCLoss as CTCLoss
 from .modules.attention import MultiheadAttention as MultiheadAttention
+from .modules.class_losses import CrossEntropyLoss as CrossEntropyLoss
+from .modules.class_losses import NLLLoss as NLLLoss
 from .modules.containers import ModuleDict as ModuleDict
 from .modules.containers import ModuleList as ModuleList
 from .modules.containers import ParameterDict as ParameterDict
@@ -91,7 +89,6 @@ from .modules.linear import Linear as Linear
 from .modules.losses import BCELoss as BCELoss
 from .modules.losses import BCEWithLogitsLoss as BCEWithLogitsLoss
 from .modules.losses import CosineEmbeddingLoss as CosineEmbeddingLoss
-from .modules.losses import CrossEntropyLoss as CrossEntropyLoss
 from .modules.losses import GaussianNLLLoss as GaussianNLLLoss
 from .modules.losses import HingeEmbeddingLoss as HingeEmbeddingLoss
 from .modules.losses import HuberLoss as HuberLoss
@@ -102,7 +99,6 @@ from .modules.losses import MarginRankingLoss as MarginRankingLoss
 from .modules.losses import MultiLabelMarginLoss as MultiLabelMarginLoss
 from .modules.losses import MultiLabelSoftMarginLoss as MultiLabelSoftMarginLoss
 from .modules.losses import MultiMarginLoss as MultiMarginLoss
-from .modules.losses import NLLLoss as NLLLoss
 from .modules.losses import PoissonNLLLoss as PoissonNLLLoss
 from .modules.losses import SmoothL1Loss as SmoothL1Loss
 from .modules.losses import SoftMarginLoss as SoftMarginLoss
@@ -164,6 +160,10 @@ from .modules.shapes import Flatten as Flatten
 from .modules.shapes import PixelShuffle as PixelShuffle
 from .modules.shapes import PixelUnshuffle as PixelUnshuffle
 from .modules.shapes import Unflatten as Unflatten
+from .modules.softmaxes import LogSoftmax as LogSoftmax
+from .modules.softmaxes import Softmax as Softmax
+from .modules.softmaxes import Softmax2d as Softmax2d
+from .modules.softmaxes import Softmin as Softmin
 from .modules.transformer import Transformer as Transformer
 from .modules.transformer import TransformerDecoder as TransformerDecoder
 from .modules.transformer import TransformerDecoderLayer as TransformerDecoderLayer

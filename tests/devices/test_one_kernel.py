@@ -126,8 +126,7 @@ UFUNCS = {
 }
 #: Of numbers beside the array, or of more arrays.
 WITH_NUMBERS = {"threshold", "prelu", "glu", "logistic"}
-ALONG_AN_AXIS = {"softmax", "log_softmax", "softmin", "gumbel_softmax"}
-ACTIVATIONS = ({*activations.__all__} & {*nn.__all__}) - WITH_NUMBERS - ALONG_AN_AXIS
+ACTIVATIONS = ({*activations.__all__} & {*nn.__all__}) - WITH_NUMBERS
 #: Functions of so many arrays.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
     **{name: (ufunc, ufunc.nin) for name, ufunc in sorted(UFUNCS.items())},
@@ -149,7 +148,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
 
 #: Losses of rows of scores, or of several arrays.
 OF_ROWS = {
-    *("cross_entropy", "nll_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss"),
+    *("multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss"),
     *("cosine_embedding_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss"),
 }
 #: Losses of an array and a target.

@@ -17,8 +17,8 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, ArgumentTypeError
 from ..shared.arguments import array_of, operand, option
-from .activations import exponentials, softmax_grad
 from .dropout import dropout
+from .softmaxes import exponentials, softmax_grad
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.arrays.values import as_like, on_host
 from ...core.settings.arguments import number, truth, whole_number
 from ...errors import ArgumentError, IndexRangeError
-from ..functional.activations import log_softmax
+from ..functional.softmaxes import log_softmax
 from ..shared.arguments import array_of, constant
 from .containers import ModuleList, Sequential
 from .linear import Linear

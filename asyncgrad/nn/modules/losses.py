@@ -1,4 +1,4 @@
-"""Losses as modules."""
+"""Losses as modules; those of classes are in `class_losses.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ..functional.losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     cosine_embedding_loss,
-    cross_entropy,
     gaussian_nll_loss,
     hinge_embedding_loss,
     huber_loss,
@@ -27,7 +26,6 @@ from ..functional.losses import (
     multi_margin_loss,
     multilabel_margin_loss,
     multilabel_soft_margin_loss,
-    nll_loss,
     poisson_nll_loss,
     smooth_l1_loss,
     soft_margin_loss,
@@ -45,27 +43,27 @@ __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
     "CosineEmbeddingLoss",
-    "CrossEntropyLoss",
     "GaussianNLLLoss",
     "HingeEmbeddingLoss",
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
+    "Loss",
     "MSELoss",
     "MarginRankingLoss",
     "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
-    "NLLLoss",
     "PoissonNLLLoss",
     "SmoothL1Loss",
     "SoftMarginLoss",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
+    "as_buffer",
 ]
 
 
-class _Loss(Module):
+class Loss(Module):
     """Abstract base of losses, which reduce the losses of all elements by "mean", "sum" or "none"."""
 
     _reductions: ClassVar[tuple[str, ...]] = REDUCTIONS
@@ -86,12 +84,13 @@ class _Loss(Module):
         return f"reduction={self.reduction!r}"
 
 
-def _constant(weight: Any) -> Tensor | None:
+def as_buffer(weight: Any) -> Tensor | None:
+    """Return weights as a tensor, which a loss keeps as a buffer; None stays None."""
     return None if weight is None else asarray(weight)
 
 
 @final
-class MSELoss(_Loss):
+class MSELoss(Loss):
     """Computes `nn.mse_loss`.
 
     Args:
@@ -106,7 +105,7 @@ class MSELoss(_Loss):
 
 
 @final
-class L1Loss(_Loss):
+class L1Loss(Loss):
     """Computes `nn.l1_loss`.
 
     Args:
@@ -121,67 +120,7 @@ class L1Loss(_Loss):
 
 
 @final
-class CrossEntropyLoss(_Loss):
-    """Computes `nn.cross_entropy`, whose options are this class's.
-
-    Args:
-        weight: the weight of each class, shape `(classes,)`; None for equal weights.
-        ignore_index: a label whose loss is 0.
-        reduction: "mean" (weighted, without ignored labels), "sum" or "none".
-        label_smoothing: the fraction, from 0 to 1, of the probability that is spread evenly over all classes.
-
-    Source: torch.nn.CrossEntropyLoss.
-
-    Example:
-        >>> import numpy as np
-        >>> from asyncgrad import nn
-        >>> nn.CrossEntropyLoss()(np.zeros((2, 4)), np.array([0, 3])).round(4)
-        np.float64(1.3863)
-    """
-
-    def __init__(
-        self,
-        weight: TensorLike | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", _constant(weight))
-        self.weight: Tensor | None
-        self.ignore_index: int = ignore_index
-        self.label_smoothing: float = label_smoothing
-
-    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
-        """Return the loss of the logits `input` and the labels `target`."""
-        return cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
-
-
-@final
-class NLLLoss(_Loss):
-    """Computes `nn.nll_loss`, whose options are this class's.
-
-    Args:
-        weight: the weight of each class, shape `(classes,)`; None for equal weights.
-        ignore_index: a label whose loss is 0.
-        reduction: "mean" (weighted, without ignored labels), "sum" or "none".
-
-    Source: torch.nn.NLLLoss.
-    """
-
-    def __init__(self, weight: TensorLike | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", _constant(weight))
-        self.weight: Tensor | None
-        self.ignore_index = ignore_index
-
-    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
-        """Return the loss of the log-probabilities `input` and the labels `target`."""
-        return nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
-
-
-@final
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(Loss):
     """Computes `nn.binary_cross_entropy_with_logits`.
 
     Args:
@@ -196,8 +135,8 @@ class BCEWithLogitsLoss(_Loss):
         self, weight: TensorLike | None = None, reduction: str = "mean", pos_weight: TensorLike | None = None
     ) -> None:
         super().__init__(reduction)
-        self.register_buffer("weight", _constant(weight))
-        self.register_buffer("pos_weight", _constant(pos_weight))
+        self.register_buffer("weight", as_buffer(weight))
+        self.register_buffer("pos_weight", as_buffer(pos_weight))
         self.weight: Tensor | None
         self.pos_weight: Tensor | None
 
@@ -209,7 +148,7 @@ class BCEWithLogitsLoss(_Loss):
 
 
 @final
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(Loss):
     """Computes `nn.smooth_l1_loss`, whose options are this class's.
 
     Args:
@@ -233,7 +172,7 @@ class SmoothL1Loss(_Loss):
 
 
 @final
-class HuberLoss(_Loss):
+class HuberLoss(Loss):
     """Computes `nn.huber_loss`, whose options are this class's.
 
     Args:
@@ -257,7 +196,7 @@ class HuberLoss(_Loss):
 
 
 @final
-class KLDivLoss(_Loss):
+class KLDivLoss(Loss):
     """Computes `nn.kl_div`, whose options are this class's.
 
     Args:
@@ -284,7 +223,7 @@ class KLDivLoss(_Loss):
 
 
 @final
-class BCELoss(_Loss):
+class BCELoss(Loss):
     """Computes `nn.binary_cross_entropy`, whose options are this class's.
 
     Args:
@@ -296,7 +235,7 @@ class BCELoss(_Loss):
 
     def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
-        self.register_buffer("weight", _constant(weight))
+        self.register_buffer("weight", as_buffer(weight))
         self.weight: Tensor | None
 
     def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
@@ -305,7 +244,7 @@ class BCELoss(_Loss):
 
 
 @final
-class PoissonNLLLoss(_Loss):
+class PoissonNLLLoss(Loss):
     """Computes `nn.poisson_nll_loss`, whose options are this class's.
 
     Args:
@@ -335,7 +274,7 @@ class PoissonNLLLoss(_Loss):
 
 
 @final
-class GaussianNLLLoss(_Loss):
+class GaussianNLLLoss(Loss):
     """Computes `nn.gaussian_nll_loss`, whose options are this class's.
 
     Args:
@@ -361,7 +300,7 @@ class GaussianNLLLoss(_Loss):
 
 
 @final
-class HingeEmbeddingLoss(_Loss):
+class HingeEmbeddingLoss(Loss):
     """Computes `nn.hinge_embedding_loss`, whose options are this class's.
 
     Args:
@@ -385,7 +324,7 @@ class HingeEmbeddingLoss(_Loss):
 
 
 @final
-class MarginRankingLoss(_Loss):
+class MarginRankingLoss(Loss):
     """Computes `nn.margin_ranking_loss`, whose options are this class's.
 
     Args:
@@ -409,7 +348,7 @@ class MarginRankingLoss(_Loss):
 
 
 @final
-class CosineEmbeddingLoss(_Loss):
+class CosineEmbeddingLoss(Loss):
     """Computes `nn.cosine_embedding_loss`, whose options are this class's.
 
     Args:
@@ -433,7 +372,7 @@ class CosineEmbeddingLoss(_Loss):
 
 
 @final
-class SoftMarginLoss(_Loss):
+class SoftMarginLoss(Loss):
     """Computes `nn.soft_margin_loss`.
 
     Args:
@@ -448,7 +387,7 @@ class SoftMarginLoss(_Loss):
 
 
 @final
-class MultiLabelMarginLoss(_Loss):
+class MultiLabelMarginLoss(Loss):
     """Computes `nn.multilabel_margin_loss`.
 
     Args:
@@ -463,7 +402,7 @@ class MultiLabelMarginLoss(_Loss):
 
 
 @final
-class MultiLabelSoftMarginLoss(_Loss):
+class MultiLabelSoftMarginLoss(Loss):
     """Computes `nn.multilabel_soft_margin_loss`, with its options.
 
     Args:
@@ -475,7 +414,7 @@ class MultiLabelSoftMarginLoss(_Loss):
 
     def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
-        self.register_buffer("weight", _constant(weight))
+        self.register_buffer("weight", as_buffer(weight))
         self.weight: Tensor | None
 
     def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
@@ -484,7 +423,7 @@ class MultiLabelSoftMarginLoss(_Loss):
 
 
 @final
-class TripletMarginLoss(_Loss):
+class TripletMarginLoss(Loss):
     """Computes `nn.triplet_margin_loss`, whose options are this class's.
 
     Args:
@@ -518,7 +457,7 @@ class TripletMarginLoss(_Loss):
 
 
 @final
-class TripletMarginWithDistanceLoss(_Loss):
+class TripletMarginWithDistanceLoss(Loss):
     """Computes `nn.triplet_margin_with_distance_loss`.
 
     Args:
@@ -565,7 +504,7 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 @final
-class MultiMarginLoss(_Loss):
+class MultiMarginLoss(Loss):
     """Computes `nn.multi_margin_loss`, whose options are this class's.
 
     Args:
@@ -581,7 +520,7 @@ class MultiMarginLoss(_Loss):
         self, p: int = 1, margin: float = 1.0, weight: TensorLike | None = None, reduction: str = "mean"
     ) -> None:
         super().__init__(reduction)
-        self.register_buffer("weight", _constant(weight))
+        self.register_buffer("weight", as_buffer(weight))
         self.weight: Tensor | None
         self.p: int = p
         self.margin: float = margin

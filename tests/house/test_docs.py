@@ -10,6 +10,7 @@ import doctest
 import gc
 import importlib
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,13 @@ def test_a_link_to_no_file_or_no_heading_is_named(tmp_path: Path) -> None:
 
 def test_headings_of_the_same_words_have_numbered_anchors() -> None:
     assert anchors("# Views\n## Views\n```\n# no heading\n```\n## What's new?\n") == ["views", "views-1", "whats-new"]
+
+
+@each_page
+def test_no_row_of_a_table_stands_twice_on_a_page(page: Path) -> None:
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| ") and "---" not in line]
+
+    assert [row for row, count in Counter(rows).items() if count > 1 and len(row) > 60] == []
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)

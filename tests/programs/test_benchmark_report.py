@@ -99,6 +99,19 @@ def test_the_chart_s_bars_of_asyncgrad_are_the_table_s_ratios_to_pytorch():
         assert rows[f"{group.case}: {group.column}"] == f"{group.bars['asyncgrad']:.2f}"
 
 
+def test_the_table_of_checkpoints_on_the_page_on_memory_has_the_record_s_times():
+    steps = {one.name: one for one in Record.read(ROOT / command.RAW).results if one.topic == "checkpoint"}
+    page = (ROOT / "docs/memory.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("| checkpoints ")
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines()[2:6]]
+
+    names = [name.replace("none", "no checkpoints") for name, *_ in rows]
+    found = [steps[f"64 layers, {name}: step"] for name in names]
+    assert [row[1] for row in rows] == [f"{one.microseconds() / found[0].microseconds():.2f}" for one in found]
+    # PyTorch has no chain of that kind: in the record it checkpoints each layer instead.
+    assert [row[2] for row in rows[:-1]] == [f"{one.ratio('torch'):.2f}" for one in found[:-1]]
+
+
 def test_every_topic_has_been_recorded():
     assert {one.topic for one in Record.read(ROOT / command.RAW).results} == set(command.TOPICS)
 

@@ -18,7 +18,7 @@ try:
 except ImportError as error:
     raise missing_extra("asyncgrad.interop.jax needs JAX", "jax", error=error) from error
 
-__all__ = ["check_dtype", "host_array", "jax", "jax_array", "private_gradients", "to_tensors"]
+__all__ = ["host_array", "jax", "jax_array", "private_gradients", "to_tensors"]
 
 #: Of memory that JAX shares, in bytes.
 _ALIGNMENT = 64
@@ -35,7 +35,7 @@ _NARROW = {
 }
 
 
-def check_dtype(array: np.ndarray, name: str) -> None:
+def _check_dtype(array: np.ndarray, name: str) -> None:
     """Raise if JAX would give an array another dtype, with other numbers.
 
     Raises:
@@ -70,14 +70,14 @@ def jax_array(value: Tensor | np.ndarray, name: str, is_compiled: bool = False) 
         ArgumentError: JAX is set to narrower numbers.
     """
     if isinstance(value, np.ndarray):
-        check_dtype(value, name)
+        _check_dtype(value, name)
         return jax.numpy.array(value.astype(value.dtype.newbyteorder("="), copy=False))
     data: Any = value._data
     if not isinstance(data, np.ndarray):
         raise DeviceError(
             f'{name} is on the device {value.device}, and is passed to JAX from the cpu alone: write x.to("cpu")'
         )
-    check_dtype(data, name)
+    _check_dtype(data, name)
     # JAX shares memory that is aligned to 64 bytes, and copies other memory.
     native = data if data.dtype.isnative else data.astype(data.dtype.newbyteorder("="))
     return native if is_compiled else jax.device_put(native)

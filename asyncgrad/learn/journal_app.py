@@ -19,13 +19,13 @@ from .journal_reader import CHECKSUM_SIZE, JournalPart, JournalReader, Position
 from .learner import Learner, files_of
 from .versions import version_path
 
-__all__ = ["JOURNAL", "KEY_SIZE", "OFFSET", "SIZE", "TAG", "app_of_journal"]
+__all__ = ["JOURNAL", "OFFSET", "SIZE", "TAG", "app_of_journal"]
 
 #: The headers of answers: the name of the journal, where the body begins, how long the whole is, and which file it is.
 JOURNAL, OFFSET, SIZE, TAG = "asyncgrad-journal", "asyncgrad-offset", "asyncgrad-size", "asyncgrad-tag"
 
 #: The least characters of a key.
-KEY_SIZE = 16
+_KEY_SIZE = 16
 
 OK, BAD, UNAUTHORIZED, NOT_FOUND, GONE, UNAVAILABLE = 200, 400, 401, 404, 410, 503
 
@@ -45,10 +45,10 @@ def app_of_journal(learner: Any, key: Any, max_bytes: Any, max_retained: Any) ->
         raise ArgumentTypeError(must_be("learner", "a Learner", learner))
     if learner.directory is None:
         raise ArgumentError("this learner has no journal to follow: make it with directory=...")
-    if not isinstance(key, str) or len(key) < KEY_SIZE or not key.isascii():
+    if not isinstance(key, str) or len(key) < _KEY_SIZE or not key.isascii():
         raise ArgumentError(
-            f"key must be a str of {KEY_SIZE} ASCII characters or more, such as secrets.token_urlsafe() makes: whoever "
-            "has it reads all that the model learns from"
+            f"key must be a str of {_KEY_SIZE} ASCII characters or more, such as secrets.token_urlsafe() makes: "
+            "whoever has it reads all that the model learns from"
         )
     routes = _Routes(
         learner,

@@ -14,8 +14,6 @@ __all__ = [
     "METHODS",
     "REAL_UFUNCS",
     "SCATTERING_DTYPES",
-    "SPECIAL_UFUNCS",
-    "UFUNCS_LACKING",
     "check_call",
     "has_function",
     "has_ufunc",
@@ -351,9 +349,9 @@ _METHODS = _by_name(_METHOD_PARAMETERS)
 METHODS = tuple(_METHODS)
 
 #: Ufuncs that there are not.
-UFUNCS_LACKING = frozenset({"isnat", "matvec", "spacing", "vecdot", "vecmat"})
+_UFUNCS_LACKING = frozenset({"isnat", "matvec", "spacing", "vecdot", "vecmat"})
 #: The ufuncs of SciPy's special functions that there are; the others are lacking.
-SPECIAL_UFUNCS = frozenset(_SPECIAL.split())
+_SPECIAL_UFUNCS = frozenset(_SPECIAL.split())
 #: The ufuncs without complex numbers, which those of NumPy and SciPy take.
 REAL_UFUNCS = frozenset(_REAL.split())
 #: The ufuncs that have `at`, and the dtypes that they take there.
@@ -376,7 +374,7 @@ def has_function(name: str) -> bool:
 def has_ufunc(ufunc: np.ufunc) -> bool:
     """Tell whether there is a ufunc of NumPy's or of SciPy's; it is found by its name."""
     name = ufunc.__name__
-    return name not in UFUNCS_LACKING if getattr(np, name, None) is ufunc else name in SPECIAL_UFUNCS
+    return name not in _UFUNCS_LACKING if getattr(np, name, None) is ufunc else name in _SPECIAL_UFUNCS
 
 
 def check_call(name: str, args: Any, kwargs: dict[str, Any], *, is_method: bool = False) -> None:

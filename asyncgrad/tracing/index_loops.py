@@ -12,10 +12,10 @@ from typing import Any
 
 from .own_loops import COPIES, constant, write_loop
 
-__all__ = ["ADDS", "index_loop_names", "write_index_loops"]
+__all__ = ["index_loop_names", "write_index_loops"]
 
 #: LLVM's types that `add.at` is for, by the characters of dtypes.
-ADDS = {"f": "float", "d": "double", "l": "i64", "q": "i64"}
+_ADDS = {"f": "float", "d": "double", "l": "i64", "q": "i64"}
 _KINDS = ("gather", "scatter", "mask_gather", "mask_scatter", "mask_fill")
 #: How many places `add_flat` looks at together.
 _AT_ONCE = 8
@@ -25,7 +25,7 @@ def index_loop_names() -> dict[str, str]:
     """Return the names of the loops, by what they do and the character of a dtype."""
     names = {f"{kind} {char}": f"{kind}_{size}" for kind in _KINDS for size, chars in COPIES.items() for char in chars}
     adding = "add", "add_flat"
-    return names | {f"{kind} {char}": f"{kind}_{element}" for kind in adding for char, element in ADDS.items()}
+    return names | {f"{kind} {char}": f"{kind}_{element}" for kind in adding for char, element in _ADDS.items()}
 
 
 def write_index_loops(module: Any, loop: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from .own_loops import write_loop
 
-__all__ = ["LANES", "MOST_ROWS", "TILE_FIELDS", "TileKind", "write_product_loops"]
+__all__ = ["LANES", "MOST_ROWS", "TileKind", "write_product_loops"]
 
 #: How many numbers a vector has, by the character of their dtype, and how many bytes.
 LANES = {"f": 8, "d": 4}
@@ -21,7 +21,7 @@ _VECTOR_BYTES = 32
 #: How many rows a tile has at most: with two vectors in each, as many sums as registers hold besides what they take.
 MOST_ROWS = 6
 #: What a loop is told of each tile: the address of its function, and the numbers of its first row and panel.
-TILE_FIELDS = 3
+_TILE_FIELDS = 3
 #: Two sums are over so many factors at a time; those that are left go to the first one.
 _FACTORS_AT_ONCE = 8
 
@@ -64,7 +64,7 @@ def _write_tiles(tiles: Any, tile: Any) -> None:
     """Write the loop: as matmul's, but that the step of the second matrix along its columns is one from panel to panel.
 
     A fourth operand, if its address is not 0, is added to what is found; its step from row to row is the last of all.
-    As its data the loop takes the address of 64-bit integers: how many tiles there are, and TILE_FIELDS of each.
+    As its data the loop takes the address of 64-bit integers: how many tiles there are, and _TILE_FIELDS of each.
     """
     from llvmlite import ir  # optional
 
@@ -87,8 +87,8 @@ def _write_tiles(tiles: Any, tile: Any) -> None:
         a, b, c = (build.add(one, build.mul(index, step)) for one, step in zip(matrices, stacks, strict=True))
 
         def of_tile(index: Any) -> None:
-            here = build.gep(first, [build.mul(index, number(TILE_FIELDS))])
-            function, begin, column = (read(here, one) for one in range(TILE_FIELDS))
+            here = build.gep(first, [build.mul(index, number(_TILE_FIELDS))])
+            function, begin, column = (read(here, one) for one in range(_TILE_FIELDS))
 
             def element(matrix: Any, step: Any) -> Any:
                 return build.add(build.add(matrix, build.mul(begin, step)), build.mul(column, number(_VECTOR_BYTES)))

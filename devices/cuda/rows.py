@@ -16,7 +16,7 @@ from .modules import TYPES, KernelModule
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BLOCK_SOURCE", "RowFunctions", "row_functions", "threads_for"]
+__all__ = ["BLOCK_SOURCE", "RowFunctions", "row_functions"]
 
 #: What a block of threads does together: the sum and the maximum over its threads, and loops over a row.
 BLOCK_SOURCE = (
@@ -165,7 +165,7 @@ def row_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any, Cal
     }
 
 
-def threads_for(length: int) -> int:
+def _threads_for(length: int) -> int:
     """Return how many threads a block has for rows of that length."""
     return 32 if length <= 64 else 64 if length <= 256 else 128 if length <= 1024 else 512
 
@@ -192,7 +192,7 @@ class RowFunctions(ABC):
 
         It takes the arrays and then the numbers.
         """
-        threads = threads_for(length)
+        threads = _threads_for(length)
         self.module.launch((name, TYPES[dtype.char]), rows * threads, threads, arrays, numbers)
 
     def launch_columns(self, name: str, dtype: Any, rows: int, length: int, arrays: tuple[Any, ...]) -> None:

@@ -26,7 +26,6 @@ __all__ = [
     "execution_order",
     "init_if_whole",
     "init_to_execute",
-    "is_past_horizon",
     "nodes_below",
     "init_stepwise",
 ]
@@ -74,7 +73,7 @@ class ExecInfos(dict["Node", ExecInfo]):
 
     def __init__(self) -> None:
         #: The `order` of the oldest of the inputs' nodes: no path leads to an input from an older node (see
-        #: `is_past_horizon`). None where that is unknown.
+        #: `_is_past_horizon`). None where that is unknown.
         self.horizon: int | None = None
         #: How often `hand_out` was called; its callers may have changed entries.
         self.handed_out: int = 0
@@ -112,7 +111,7 @@ class ExecInfos(dict["Node", ExecInfo]):
         return info
 
 
-def is_past_horizon(node: Node, horizon: int | None) -> bool:
+def _is_past_horizon(node: Node, horizon: int | None) -> bool:
     """Tell whether a node and all nodes that it leads to are older than `horizon`.
 
     Edges lead to older nodes. Only a node with a NodeMeta may have other edges, set by hand.
@@ -217,7 +216,7 @@ def init_stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accu
                     assert target is not None
                     if not target.next_nodes:
                         reached.add(target)
-                    # As in `is_past_horizon`, inlined: a call would double the time of this loop.
+                    # As in `_is_past_horizon`, inlined: a call would double the time of this loop.
                     elif horizon is None or target.order <= horizon or target.meta is not None:
                         stack.append(target)
     exec_info.executed = len(executed)
@@ -260,7 +259,7 @@ def nodes_below(root: Node, horizon: int | None = None) -> dict[Node, int]:
         horizon: see ExecInfos; the walk reaches nodes beyond it and does not go on from them.
     """
     edges: dict[Node, int] = {}
-    if not is_past_horizon(root, horizon):
+    if not _is_past_horizon(root, horizon):
         for _ in count_edges([root], edges, horizon):
             pass
     return edges
@@ -279,7 +278,7 @@ def count_edges(sources: list[Node], edges: dict[Node, int], horizon: int | None
         for target in stack.pop().next_nodes:
             if target is not None:
                 edges[target] = edges.get(target, 0) + 1
-                if target not in seen and (horizon is None or not is_past_horizon(target, horizon)):
+                if target not in seen and (horizon is None or not _is_past_horizon(target, horizon)):
                     seen.add(target)
                     stack.append(target)
         steps += 1

@@ -28,7 +28,6 @@ __all__ = [
     "LoopThread",
     "MAX_NESTED_ON_STACK",
     "OneShotEvent",
-    "finish_background",
     "loop_is_running",
     "loop_thread",
     "run_on_new_stack",
@@ -140,7 +139,7 @@ def run_on_own_loop(awaitable: Awaitable[T]) -> T:
         try:
             results.append(await awaitable)
             # A loop that ends cancels its tasks, and pack hooks of the tensors just recorded may still be running.
-            await finish_background()
+            await _finish_background()
         except Exception as error:
             # Raised here, it would be kept by the loop's task, which its traceback refers to: a cycle.
             errors.append(error)
@@ -155,7 +154,7 @@ def run_on_own_loop(awaitable: Awaitable[T]) -> T:
 BACKGROUND_TASKS: weakref.WeakSet[asyncio.Future[object]] = weakref.WeakSet()
 
 
-async def finish_background() -> None:
+async def _finish_background() -> None:
     """Wait until all background work of this loop has ended; its errors are reported elsewhere."""
     loop = asyncio.get_running_loop()
     for task in asyncio.all_tasks():

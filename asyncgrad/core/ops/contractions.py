@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..arrays.array import Array
 
 
-__all__ = ["contract_one", "contract_two", "einsum", "put_on_diagonal", "tensordot"]
+__all__ = ["einsum", "tensordot"]
 
 
 # One array: axes summed, reordered, taken along a diagonal.
@@ -49,7 +49,7 @@ def put_on_diagonal_(g: Any, kept: str, labels: str, shape: tuple[int, ...]) -> 
 
 @derivative(put_on_diagonal_, "g")
 def _(h: Array, kept: str, labels: str) -> Array:
-    return contract_one(h, labels, kept)
+    return _contract_one(h, labels, kept)
 
 
 @derivative(contract_one_, "x")
@@ -57,7 +57,7 @@ def _(g: Array, x_shape: tuple[int, ...], labels: str, output: str) -> Array:
     return _uncontracted(g, output, labels, x_shape)
 
 
-contract_one, put_on_diagonal = contract_one_.call, put_on_diagonal_.call
+_contract_one, _put_on_diagonal = contract_one_.call, put_on_diagonal_.call
 
 
 def _uncontracted(g: Any, output: str, labels: str, shape: tuple[int, ...]) -> Any:
@@ -65,7 +65,7 @@ def _uncontracted(g: Any, output: str, labels: str, shape: tuple[int, ...]) -> A
     kept = "".join(dict.fromkeys(labels))
     present = "".join(label for label in kept if label in output)
     if present != output:
-        g = contract_one(g, output, present)
+        g = _contract_one(g, output, present)
     # Along letters that were summed away, or broadcast, all elements have the same gradient.
     lengths, have = dict(zip(labels, shape, strict=True)), dict(zip(present, g.shape, strict=True))
     whole = tuple(lengths[label] if have.get(label, 1) == 1 else have[label] for label in kept)
@@ -75,7 +75,7 @@ def _uncontracted(g: Any, output: str, labels: str, shape: tuple[int, ...]) -> A
         return g
     # The operand's own shape: what broadcasts it along an axis of length 1 is summed.
     broadcast = tuple(axis for axis, label in enumerate(kept) if lengths[label] == 1 != whole[axis])
-    return put_on_diagonal(np.sum(g, broadcast, keepdims=True) if broadcast else g, kept, labels, shape)
+    return _put_on_diagonal(np.sum(g, broadcast, keepdims=True) if broadcast else g, kept, labels, shape)
 
 
 # Two arrays.
@@ -97,12 +97,12 @@ def _(g: Array, x: Any, y_shape: tuple[int, ...], labels_x: str, labels_y: str, 
     return _operand_gradient(g, x, output, labels_x, labels_y, y_shape)
 
 
-contract_two: Callable[..., Any] = contract_two_.call
+_contract_two: Callable[..., Any] = contract_two_.call
 
 
 def _operand_gradient(g: Any, other: Any, output: str, labels_other: str, labels: str, shape: tuple[int, ...]) -> Any:
     present = "".join(label for label in dict.fromkeys(labels) if label in output or label in labels_other)
-    return _uncontracted(contract_two(g, other, output, labels_other, present), present, labels, shape)
+    return _uncontracted(_contract_two(g, other, output, labels_other, present), present, labels, shape)
 
 
 @final
@@ -197,7 +197,7 @@ def einsum(
             for array in arrays
         ]
     if len(arrays) == 1:
-        arrays = [contract_one(arrays[0], labels[0], output)]
+        arrays = [_contract_one(arrays[0], labels[0], output)]
     given = (tuple(labels), output, [raw(array) for array in arrays])
     for left, right in _steps(labels, output, arrays, optimize):
         pending = labels[:left] + labels[left + 1 : right] + labels[right + 1 :]
@@ -207,7 +207,7 @@ def einsum(
             result = output
         y, labels_y = arrays.pop(right), labels.pop(right)
         x, labels_x = arrays.pop(left), labels.pop(left)
-        arrays.append(contract_two(x, y, labels_x, labels_y, result))
+        arrays.append(_contract_two(x, y, labels_x, labels_y, result))
         labels.append(result)
     return arrays[0] if len(given[0]) == 1 or optimize is not False else _laid_as_by_numpy(arrays[0], *given)
 

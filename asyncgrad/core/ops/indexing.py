@@ -40,7 +40,6 @@ __all__ = [
     "partition",
     "pick",
     "put",
-    "put_part",
     "raw_index",
     "select",
     "sort",
@@ -78,7 +77,7 @@ def put_part_(g: Any, index: Any, shape: tuple[int, ...]) -> Array:
 
 @derivative(part_, "a")
 def _(g: Array, index: Any, a_shape: tuple[int, ...]) -> Array:
-    return put_part(g, index, a_shape)
+    return _put_part(g, index, a_shape)
 
 
 @derivative(put_part_, "g")
@@ -86,7 +85,7 @@ def _(h: Array, index: Any) -> Array:
     return part(h, index)
 
 
-part, put_part = part_.call, put_part_.call
+part, _put_part = part_.call, put_part_.call
 
 
 # Advanced indexing: a copy; its derivative adds, since an element may be picked more than once.

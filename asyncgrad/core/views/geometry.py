@@ -31,7 +31,6 @@ __all__ = [
     "locate_view",
     "locate_part",
     "replay_views",
-    "should_replay",
 ]
 
 #: Whether this context reads a view out of its base by calling its view functions again, rather than by strides.
@@ -79,7 +78,7 @@ class replay_views(Mode):
         return replay_views(self._enabled)
 
 
-def should_replay(device: Any) -> bool:
+def _should_replay(device: Any) -> bool:
     """Tell whether views on `device` are read by calling their view functions again."""
     return _REPLAYS.get() or not device.has_strides
 
@@ -319,13 +318,13 @@ def has_internal_overlap(array: Any) -> bool:
 
 
 def locate_view(view: TensorBase, meta: ViewMeta) -> ViewLocation:
-    """Return the location of a view in its base, by strides or by view functions as `should_replay` says."""
+    """Return the location of a view in its base, by strides or by view functions as `_should_replay` says."""
     array, whole = view._data, meta.base._data
     known = meta.geometries
     if known is None or known[1] is not array or known[2] is not whole:
         known = meta.geometries = Slice.of(array, whole), array, whole
     location: Slice = known[0]
-    return _make_replay(location, ViewFunc.of(meta)) if should_replay(view._device) else location
+    return _make_replay(location, ViewFunc.of(meta)) if _should_replay(view._device) else location
 
 
 def locate_part(tensor: TensorBase, meta: ViewMeta | None, part: Any, step: Any) -> ViewLocation:
@@ -338,7 +337,7 @@ def locate_part(tensor: TensorBase, meta: ViewMeta | None, part: Any, step: Any)
         step: the view function that makes the part, with its arguments.
     """
     location = Slice.of(part, tensor._data if meta is None else meta.base._data)
-    if not should_replay(tensor._device):
+    if not _should_replay(tensor._device):
         return location
     return _make_replay(location, ViewFunc((step,)) if meta is None else ViewFunc.of(meta, step))
 

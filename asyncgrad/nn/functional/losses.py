@@ -60,19 +60,17 @@ __all__ = [
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
     "poisson_nll_loss",
-    "reduce_losses",
     "smooth_l1_loss",
     "soft_margin_loss",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
-    "warn_if_broadcast",
 ]
 
 
 _softplus = softplus_.call
 
 
-def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
+def _warn_if_broadcast(function: str, input: Any, target: Any) -> None:
     """Check that two arrays are on one device, and warn if their shapes differ.
 
     With the shapes (n,) and (n, 1), for example, there are n * n differences.
@@ -98,7 +96,7 @@ def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
         )
 
 
-def reduce_losses(losses: Any, reduction: str) -> Any:
+def _reduce_losses(losses: Any, reduction: str) -> Any:
     """Return the mean or the sum of losses, or the losses themselves for "none"."""
     if reduction == "none":
         return losses
@@ -205,7 +203,7 @@ def mse_loss(
         2.0
     """
     check_reduction(reduction)
-    warn_if_broadcast("mse_loss", input, target)
+    _warn_if_broadcast("mse_loss", input, target)
     input, target, weight = in_floats(input, target, weight)
     if weight is not None:
         check_real("mse_loss", input=input, target=target)
@@ -250,7 +248,7 @@ def l1_loss(
         1.0
     """
     check_reduction(reduction)
-    warn_if_broadcast("l1_loss", input, target)
+    _warn_if_broadcast("l1_loss", input, target)
     input, target, weight = in_floats(input, target, weight)
     if weight is None:
         return _absolute_errors.reduced(reduction, input, target)
@@ -334,7 +332,7 @@ def huber_loss(
     delta = option("huber_loss", "delta", delta)
     if not delta > 0:
         raise ArgumentError(f"huber_loss needs a positive delta, not {delta}")
-    warn_if_broadcast("huber_loss", input, target)
+    _warn_if_broadcast("huber_loss", input, target)
     input, target, weight = in_floats(input, target, weight)
     if weight is not None:
         _check_weight(weight, input)
@@ -368,7 +366,7 @@ def smooth_l1_loss(
     beta = option("smooth_l1_loss", "beta", beta)
     if not beta >= 0:
         raise ArgumentError(f"smooth_l1_loss needs a beta that is not negative, not {beta}")
-    warn_if_broadcast("smooth_l1_loss", input, target)
+    _warn_if_broadcast("smooth_l1_loss", input, target)
     check_real("smooth_l1_loss", input=input, target=target)
     input, target = in_floats(input, target)
     if beta:
@@ -573,7 +571,7 @@ def soft_margin_loss(
             f"soft_margin_loss of an input of shape {shape} takes a target that broadcasts to it, not of shape "
             f"{array_of(target).shape}"
         )
-    warn_if_broadcast("soft_margin_loss", input, target)
+    _warn_if_broadcast("soft_margin_loss", input, target)
     input, target = in_floats(input, target)
     return _soft_margins.reduced(reduction, input, target)
 
@@ -635,7 +633,7 @@ def kl_div(
     """
     check_reduction(reduction, KL_REDUCTIONS)
     check_real("kl_div", input=input, target=target)
-    warn_if_broadcast("kl_div", input, target)
+    _warn_if_broadcast("kl_div", input, target)
     input, target = in_floats(input, target)
     return _divergence(input, target, reduction, truth(log_target, "log_target"))
 
@@ -688,7 +686,7 @@ def poisson_nll_loss(
     """
     check_reduction(reduction)
     check_real("poisson_nll_loss", input=input, target=target)
-    warn_if_broadcast("poisson_nll_loss", input, target)
+    _warn_if_broadcast("poisson_nll_loss", input, target)
     flags = truth(log_input, "log_input"), truth(full, "full")
     input, target = in_floats(input, target)
     eps = option("poisson_nll_loss", "eps", eps)
@@ -754,7 +752,7 @@ def gaussian_nll_loss(
     check_real("gaussian_nll_loss", input=input, target=target, var=var)
     check_operands_share_device("gaussian_nll_loss", input, target, var)
     eps = option("gaussian_nll_loss", "eps", eps)
-    warn_if_broadcast("gaussian_nll_loss", input, target)
+    _warn_if_broadcast("gaussian_nll_loss", input, target)
     shape, variances = array_of(input).shape, array_of(var)
     if variances.__class__ is np.ndarray and variances.size and variances.min() < 0:
         raise ArgumentError(f"gaussian_nll_loss takes variances, which are not negative, as {variances.min()} is")
@@ -924,7 +922,7 @@ def cosine_embedding_loss(
     cosines = np.sum(input1 * input2, axis=-1) / np.sqrt(lengths)
     signs = array_of(target)
     losses = np.where(signs == 1, 1 - cosines, 0) + np.where(signs == -1, hinge(cosines - margin), 0)
-    return reduce_losses(losses, reduction)
+    return _reduce_losses(losses, reduction)
 
 
 @arrays_in_single
@@ -980,7 +978,7 @@ def triplet_margin_loss(
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if truth(swap, "swap"):
         far = np.minimum(far, pairwise_distance(positive, negative, p, eps))
-    return reduce_losses(hinge(margin + near - far), reduction)
+    return _reduce_losses(hinge(margin + near - far), reduction)
 
 
 @arrays_in_single
@@ -1034,7 +1032,7 @@ def triplet_margin_with_distance_loss(
     near, far = distance(anchor, positive), distance(anchor, negative)
     if truth(swap, "swap"):
         far = np.minimum(far, distance(positive, negative))
-    return reduce_losses(hinge(margin + near - far), reduction)
+    return _reduce_losses(hinge(margin + near - far), reduction)
 
 
 @on_device_of_arguments
@@ -1098,7 +1096,7 @@ def multi_margin_loss(
         if shapes_of("multi_margin_loss", weight=weights) != [(classes,)]:
             raise ArgumentError(f"multi_margin_loss needs a weight of shape ({classes},), not {weights.shape}")
         losses = losses * as_like(weights, data)[labels]
-    return reduce_losses(losses if array_of(target).ndim else np.reshape(losses, ()), reduction)
+    return _reduce_losses(losses if array_of(target).ndim else np.reshape(losses, ()), reduction)
 
 
 @on_device_of_arguments
@@ -1154,7 +1152,7 @@ def multilabel_margin_loss(
     gaps = relu(1 - np.expand_dims(right, 2) + np.expand_dims(scores, 1))
     counts = is_listed[:, :, np.newaxis] & ~is_right[:, np.newaxis, :]
     losses = np.sum(np.where(counts, gaps, 0), axis=(1, 2)) / classes
-    return reduce_losses(losses if data.ndim > 1 else np.reshape(losses, ()), reduction)
+    return _reduce_losses(losses if data.ndim > 1 else np.reshape(losses, ()), reduction)
 
 
 @composite("input", "target", "weight")
@@ -1192,7 +1190,7 @@ def multilabel_soft_margin_loss(
     check_real("multilabel_soft_margin_loss", input=input, target=target, weight=weight)
     if not array_of(input).ndim:
         raise ArgumentError("multilabel_soft_margin_loss takes scores of shape (..., classes), not a number")
-    warn_if_broadcast("multilabel_soft_margin_loss", input, target)
+    _warn_if_broadcast("multilabel_soft_margin_loss", input, target)
     common_shape("multilabel_soft_margin_loss", input=input, target=target, weight=weight)
     input, target, weight = in_floats(input, target, weight)
     return _mean_of_classes(as_numbers(input), as_numbers(target), weight, reduction)
@@ -1200,7 +1198,7 @@ def multilabel_soft_margin_loss(
 
 @arrays_in_single
 def _mean_of_classes(input: Any, target: Any, weight: Any, reduction: str) -> Any:
-    return reduce_losses(np.mean(_soft_margins_of_labels(input, target, weight), axis=-1), reduction)
+    return _reduce_losses(np.mean(_soft_margins_of_labels(input, target, weight), axis=-1), reduction)
 
 
 def _check_classes(function: str, labels: Any, classes: int, least: int = 0) -> None:

@@ -31,7 +31,6 @@ __all__ = [
     "check_real",
     "check_reduction",
     "common_shape",
-    "complex_error",
     "constant",
     "flat",
     "floating",
@@ -118,7 +117,7 @@ _REAL = "fiub"
 def wrong_dtype(function: str, name: str, array: Array) -> ArgumentTypeError:
     """Return the error for an argument of a function of real numbers that holds complex ones, or no numbers."""
     if array.dtype.kind == "c":
-        return complex_error(function, name, array)
+        return _complex_error(function, name, array)
     return _no_numbers(f"nn.{function}", name, array)
 
 
@@ -290,7 +289,7 @@ def floating(array: Array, function: str = "a function of nn", name: str = "its 
     return array.astype(np.float64)
 
 
-def complex_error(function: str, name: str, array: Array) -> ArgumentTypeError:
+def _complex_error(function: str, name: str, array: Array) -> ArgumentTypeError:
     """Return the error for a complex argument of a function of real numbers."""
     return ArgumentTypeError(
         f"nn.{function} is a function of real numbers, and {name} is of dtype {array.dtype}: "

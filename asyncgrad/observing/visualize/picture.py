@@ -41,7 +41,6 @@ __all__ = [
     "draw",
     "leads_to_next",
     "merged_name",
-    "module_paths",
 ]
 
 
@@ -369,7 +368,7 @@ class _Drawing:
     def fill(self, names: Mapping[int, str]) -> None:
         """Write what the boxes say."""
         facts: dict[str, _Facts] = {}
-        modules = module_paths(self.inner, names)
+        modules = _module_paths(self.inner, names)
         for index, node in enumerate(self.inner):
             box = self.box_of.get(self.shown_as[index])
             if box is None:
@@ -553,7 +552,7 @@ def _awaits_of_leaf(leaf: Any) -> list[str]:
     return [] if node is None else awaits_of(node)
 
 
-def module_paths(nodes: Sequence[Node], names: Mapping[int, str]) -> list[str]:
+def _module_paths(nodes: Sequence[Node], names: Mapping[int, str]) -> list[str]:
     """Return for each node the path of the module that it is of, as in `layers.0.attention`; "" where none is known.
 
     A node that takes a parameter is of the module that has it. One between others is of the module that is around the

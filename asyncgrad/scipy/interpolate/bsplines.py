@@ -23,10 +23,8 @@ __all__ = [
     "BSpline",
     "design_matrix",
     "is_curve",
-    "local_basis",
     "make_interp_spline",
     "make_lsq_spline",
-    "not_a_knot",
     "splantider",
     "splder",
     "splev",
@@ -34,7 +32,7 @@ __all__ = [
 ]
 
 
-def local_basis(t: Any, k: int, x: Any) -> tuple[Any, list[Any]]:
+def _local_basis(t: Any, k: int, x: Any) -> tuple[Any, list[Any]]:
     """Return the intervals that points lie in, and the k + 1 B-splines that are not 0 there.
 
     Beyond the ends the polynomials of the first and last interval go on.
@@ -62,7 +60,7 @@ def local_basis(t: Any, k: int, x: Any) -> tuple[Any, list[Any]]:
 
 def design_matrix(t: Array, k: int, x: Any) -> Any:
     """Return the values of all B-splines at points of shape (m,), shape (m, n)."""
-    place, basis = local_basis(t, k, x)
+    place, basis = _local_basis(t, k, x)
     unit = np.eye(t.shape[0] - k - 1)
     result: Any = 0.0
     for j, value in enumerate(basis):
@@ -70,7 +68,7 @@ def design_matrix(t: Array, k: int, x: Any) -> Any:
     return result
 
 
-def not_a_knot(x: Any, k: int) -> Any:
+def _not_a_knot(x: Any, k: int) -> Any:
     """Return the knots of the spline through points that needs no conditions at its ends."""
     inner = x if k % 2 else (x[1:] + x[:-1]) / 2
     cut = (k + 1) // 2
@@ -149,7 +147,7 @@ class BSpline:
         if isinstance(extrapolate, str) and extrapolate == "periodic":
             points = start + (points - start) % (end - start)
         flat = points.reshape((-1,))
-        place, basis = local_basis(spline.t, spline.k, flat)
+        place, basis = _local_basis(spline.t, spline.k, flat)
         trailing = (1,) * (self.c.ndim - 1)
         result: Any = 0.0
         for j, value in enumerate(basis):
@@ -252,7 +250,7 @@ def make_interp_spline(
     elif k == 1 or start or end:
         knots = _ends_repeated(points, k)
     else:
-        knots = not_a_knot(points, k)
+        knots = _not_a_knot(points, k)
     count = knots.shape[0] - k - 1
     if points.size + len(start) + len(end) != count:
         raise ValueError(
@@ -460,12 +458,12 @@ def tensor_product(grid: Sequence[Any], values: Any, k: int, points: Array, orde
     """
     c, places, bases = double(values), [], []
     for axis, coordinates in enumerate(grid):
-        knots = _ends_repeated(coordinates, 1) if k == 1 else not_a_knot(coordinates, k)
+        knots = _ends_repeated(coordinates, 1) if k == 1 else _not_a_knot(coordinates, k)
         moved = np.moveaxis(c, axis, 0)
         solved = np.linalg.solve(design_matrix(knots, k, coordinates), moved.reshape((moved.shape[0], -1)))
         spline = BSpline(knots, np.moveaxis(solved.reshape(moved.shape), 0, axis), k, axis=axis)
         knots, c, degree = spline.derivative(orders[axis]).tck
-        place, basis = local_basis(knots, degree, points[..., axis].reshape((-1,)))
+        place, basis = _local_basis(knots, degree, points[..., axis].reshape((-1,)))
         places.append(place[:, np.newaxis] + np.arange(-degree, 1))
         bases.append(np.stack(basis, -1))
     count = len(grid)

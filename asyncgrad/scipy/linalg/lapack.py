@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["refuse_infinity", "schur_form", "solve_by_schur_forms", "solve_triangle"]
+__all__ = ["refuse_infinity", "solve_by_schur_forms", "solve_triangle"]
 
 #: The kinds of numbers that LAPACK has.
 _KINDS = frozenset("fdFD")
@@ -56,7 +56,7 @@ def _no_order(*eigenvalue: Any) -> None:
     """Stand for the function that orders eigenvalues: none does."""
 
 
-def schur_form(a: Array) -> tuple[Any, Any]:
+def _schur_form(a: Array) -> tuple[Any, Any]:
     """Return t and z with `a = z @ t @ z.conj().T`, as `scipy.linalg.schur` does.
 
     Raises:
@@ -82,8 +82,8 @@ def solve_by_schur_forms(a: Any, b: Any, q: Any) -> Any:
         return linalg.solve_sylvester(a, b, q)
     a, b, q = (one if one.dtype == dtype else one.astype(dtype) for one in (a, b, q))
     is_complex = dtype.kind == "c"
-    r, u = schur_form(a)
-    s, v = schur_form(b.conj().T if is_complex else b.T)
+    r, u = _schur_form(a)
+    s, v = _schur_form(b.conj().T if is_complex else b.T)
     left, right = (u.conj().T, v.conj().T) if is_complex else (u.T, v.T)
     y, scale, info = _routine("trsyl", dtype)(r, s, left.dot(q).dot(v), tranb="C")
     if info < 0:

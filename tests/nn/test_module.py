@@ -91,9 +91,10 @@ def test_parameters_and_buffers_have_paths_and_come_once() -> None:
     assert model.get_submodule("layers.1") is model.layers[1]
     assert model.get_parameter("layers.0.weight") is model.tied
     assert model.get_buffer("layers.1.mean") is model.layers[1].mean
-    model.add_module("more", Layer(1, 1))
-    assert model.get_submodule("more") is model.more
-    del model.more
+    for set_submodule in (model.add_module, model.register_module):
+        set_submodule("more", Layer(1, 1))
+        assert model.get_submodule("more") is model.more
+        del model.more
     assert [name for name, _ in model.named_parameters(recurse=False)] == ["heads.1.scale", "tied"]
 
 

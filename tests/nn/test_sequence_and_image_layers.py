@@ -261,6 +261,18 @@ def test_a_layer_begins_with_values_of_the_same_distribution(case: Layer) -> Non
         assert abs(abs(array).max() / abs(other).max() - 1) < 3 * room
 
 
+def test_by_the_mask_of_a_transformer_no_result_depends_on_a_later_step() -> None:
+    ag.random.seed(0)
+    model = nn.Transformer(4, 2, 1, 1, 8, batch_first=True).eval()
+    sources, targets = np.ones((1, 3, 4)), ag.tensor(np.linspace(-1.0, 1.0, 12).reshape(1, 3, 4), requires_grad=True)
+
+    results = model(sources, targets, tgt_mask=model.generate_square_subsequent_mask(3))
+
+    (slope,) = sync.grad(results[0, 1].sum() + (results[0, 1] ** 2).sum(), [targets])
+    assert np.any(slope.numpy()[0, 0])
+    np.testing.assert_array_equal(slope.numpy()[0, 2], 0.0)
+
+
 def test_dropout_between_recurrent_layers_is_drawn_in_training_only() -> None:
     made, x = nn.LSTM(3, 4, 2, dropout=0.5), numbers((5, 2, 3))
     kept = made.eval()(x)[0].numpy()

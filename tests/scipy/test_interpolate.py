@@ -372,6 +372,15 @@ def test_a_smoothing_spline_is_that_of_scipy_and_keeps_its_residual(k: int) -> N
     assert np.sum(grad.numpy()) == pytest.approx(_AT.size)
 
 
+def test_a_spline_that_is_fitted_again_is_that_of_the_new_smoothing_factor() -> None:
+    spline, expected = (one.UnivariateSpline(_LONG, _NOISY, s=0.03) for one in (interpolate, scipy.interpolate))
+
+    for fitted in (spline, expected):
+        fitted.set_smoothing_factor(0.3)
+
+    np.testing.assert_allclose(np.asarray(spline(_AT)), expected(_AT), rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["RectBivariateSpline", "SmoothBivariateSpline"])
 def test_a_smoothing_surface_keeps_its_residual_and_follows_the_data(name: str) -> None:
     is_grid = name == "RectBivariateSpline"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -19,7 +21,6 @@ from asyncgrad.tracing.compiling import COMPILER, Compiler
 from asyncgrad.tracing.fusion import Fusion
 from asyncgrad.tracing.kernel_trials import exponential_agrees
 from asyncgrad.tracing.table import Table
-from tests.support.processes import run_python
 from tests.support.sampling import cases, some
 from tests.tracing.running import bits, compiled, same
 
@@ -601,7 +602,9 @@ for _ in range(3):
     COMPILER.submit(job)
 begun.wait()
 """
-    assert run_python(code) == "ended"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout == "ended\n"
 
 
 def test_a_forked_child_has_a_thread_of_its_own():

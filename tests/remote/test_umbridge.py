@@ -138,6 +138,11 @@ async def test_what_a_model_or_its_server_refuses_is_said_with_what_to_write_ins
             await model(np.array([1.0, np.nan]), z)
         with pytest.raises(ArgumentError, match=r"reshape\(-1\)"):
             await model(np.ones((2, 1)), z)
+        with pytest.raises(ArgumentError, match="dtype complex128: pass floats"):
+            await model(np.array([1j, 2.0]), z)
+        for inputs in ([x, z], [[0.3, -0.7], [0.5]], [[0.3, -0.7]], (np.ones(2), np.ones(1))):
+            with pytest.raises(ArgumentError, match=r"input 0 of a model .* write await model\(\*inputs\)"):
+                await model(inputs)
         with pytest.raises(PayloadError, match="more than 8 bytes"):
             await umbridge.Model(client, "products", max_bytes=8)(x, z)
     with pytest.raises(ArgumentTypeError, match=r"httpx.AsyncClient\(base_url='http://a'\)"):

@@ -150,6 +150,8 @@ class limit:
             hint = "write async def" if callable(function) else "write @limit above an async def"
             if is_kind(inspect.isasyncgenfunction, function):
                 hint = "write async with limit: inside of it, around each request"
+            if isinstance(function, (classmethod, staticmethod)):
+                hint = f"put @{type(function).__name__} above @limit"
             raise ArgumentTypeError(must_be("what ag.limit(...) decorates", "an async function", function, hint))
         line, after = self._line, self._hedge_after
         name = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]

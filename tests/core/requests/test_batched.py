@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
 from typing import Any
 
@@ -357,6 +358,20 @@ def test_what_is_no_async_function_is_refused():
         ag.batched(8)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("kind", [classmethod, staticmethod])
+def test_a_method_of_the_class_is_told_which_decorator_goes_above(kind):
+    with pytest.raises(TypeError, match=r"put @staticmethod above @ag\.batched"):
+        ag.batched(kind(asks))
+    with pytest.raises(TypeError, match=f"put @{kind.__name__} above @limit"):
+        ag.limit(requests=1)(kind(asks))
+    Solver = type("Solver", (type("Base", (), {"ask": kind(ag.batched(asks))}),), {})
+    if kind is staticmethod:
+        assert ag.run(Solver.ask(1)) == 1
+        return
+    with pytest.raises(TypeError, match="a classmethod is called with its class first, so put @staticmethod above"):
+        ag.run(Solver.ask(1))
+
+
 @one_loop
 async def test_two_items_in_one_call_are_told_to_be_two_calls():
     with pytest.raises(TypeError, match=r"asks takes one item, and was given 2 arguments.*gather\(\*map\(asks, items"):
@@ -409,7 +424,7 @@ def test_a_method_is_refused_with_what_to_write():
         (None, {}, TypeError, "must be a list, not NoneType None: return a result for each item"),
         ({1: 1, 2: 2}, {}, TypeError, r"must be a list, not dict .* write @ag.batched\(key=...\) for a dict"),
         ({1: 1}, {"key": int}, ValueError, "no result for the key 2: return a dict with one for each key"),
-        ([1, 2], {"key": int}, TypeError, "must be a dict of results by key, not list"),
+        ([1, 2], {"key": int}, TypeError, r"must be a dict of results by key, not list .* return {key\(item\)"),
     ],
 )
 @one_loop
@@ -435,6 +450,43 @@ async def test_a_key_is_taken_at_the_call_and_its_error_is_that_of_one_caller():
     assert isinstance(results[1], KeyError)
     assert "what the key of ask returns must be hashable, not list []" in str(results[2])
     assert ask.statistics().items == 1
+
+
+async def test_a_key_that_cannot_be_had_leaves_no_request():
+    ask = ag.batched(key=lambda item: item["id"], max_wait=0.0)(asks)
+    for item in ({}, {"id": []}):
+        with pytest.raises((KeyError, TypeError)):
+            await ask(item)
+    await settle()
+    assert ask.statistics() == ag.batched(asks).statistics()
+
+
+async def _backward_that_asks(ask: Any) -> None:
+    x = leaf(1.0)
+    await (awaiting(x, ask) + awaiting(x, ask)).backward()
+
+
+@pytest.mark.parametrize("begin", [lambda ask: ask(1), _backward_that_asks], ids=["alone", "in a backward"])
+@pytest.mark.parametrize("hedged", [{}, {"hedge_after": 0.0}], ids=["once", "hedged"])
+def test_a_loop_that_is_dropped_in_mid_request_gives_its_places_back(begin, hedged, capfd):
+    limit = ag.limit(requests=2, **hedged)
+
+    @ag.batched
+    @limit
+    async def ask(items: list[Any]) -> list[Any]:
+        await asyncio.Event().wait()
+        return items
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(begin(ask))
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.run_until_complete(turns(20))
+    assert ask.statistics().running == 1 <= limit.statistics().running
+    loop.close()
+    del task, loop
+    gc.collect()
+    assert (ask.statistics().running, limit.statistics().running, limit.statistics().waiting) == (0, 0, 0)
+    assert capfd.readouterr().err == ""
 
 
 def test_without_a_loop_it_says_what_to_do():

@@ -358,6 +358,21 @@ def test_what_is_no_async_function_is_refused():
         ag.batched(8)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("decorator", [ag.batched, ag.limit(requests=1), ag.limit(hedge_after=1.0)])
+def test_a_forgotten_await_is_told_with_the_name_of_the_function(decorator):
+    coroutine = decorator(asks)([1])
+    with pytest.raises(TypeError, match=r"add got the coroutine asks\(\.\.\.\) .* write await asks\(\.\.\.\)"):
+        leaf(1.0) + coroutine
+
+    async def main() -> None:
+        coroutine.numpy()
+
+    with pytest.raises(AttributeError) as caught:
+        ag.run(main())
+    assert "write (await asks(...)).numpy" in caught.value.__notes__[0]
+    coroutine.close()
+
+
 @pytest.mark.parametrize("kind", [classmethod, staticmethod])
 def test_a_method_of_the_class_is_told_which_decorator_goes_above(kind):
     with pytest.raises(TypeError, match=r"put @staticmethod above @ag\.batched"):

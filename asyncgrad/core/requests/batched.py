@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
+import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Never, TypeVar, final, overload
+from typing import Any, Generic, Never, Self, TypeVar, final, overload
 
 from ...errors import ArgumentTypeError
 from ..engine.eager_task import EagerTask
@@ -237,6 +239,26 @@ class Batched(BatchOwner, Generic[T, R]):
         with self._mutex:
             self._counts["dropped"] += 1
 
+    def __copy__(self) -> Self:
+        """Return this function: it has no data but the requests that it sends."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Batched[T, R]:
+        """Return this function; for one of a method, that of the copy of its object."""
+        function = copy.deepcopy(self.function, memo)
+        if function is self.function:
+            return self
+        # The object may have it as an attribute, and has been copied with it then.
+        copied: Batched[T, R] = memo.get(id(self)) or Batched(function, self.max_size, self.max_wait, self.key)
+        return copied
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # By its name, where that finds it in another process; its function is not found by that name, which it has.
+        module = self.__module__
+        if module != "__main__" and _found(module, name := getattr(self, "__qualname__", "")) is self:
+            return name
+        return Batched, (self.function, self.max_size, self.max_wait, self.key)
+
     def __set_name__(self, owner: type, name: str) -> None:
         raise ArgumentTypeError(
             f"{owner.__name__}.{name} would send the items of all instances together: decorate a function outside of "
@@ -246,6 +268,14 @@ class Batched(BatchOwner, Generic[T, R]):
     def __repr__(self) -> str:
         now = self.statistics()
         return f"<ag.batched of {self.name}: {now.items} items in {now.requests} requests>"
+
+
+def _found(module: str, name: str) -> object:
+    """Return what a module has by a qualified name; None for nothing."""
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 #: Every batched function of this process, for `ag.engine.statistics()`.

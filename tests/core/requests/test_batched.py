@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import gc
+import pickle
 import threading
 from typing import Any
 
@@ -418,6 +420,40 @@ async def test_an_error_whose_arguments_cannot_be_compared_reaches_callers_of_se
     passes = [awaiting(x, ask).backward() for _ in range(2)]
     errors = await asyncio.gather(*passes, return_exceptions=True)
     assert [type(error) for error in errors] == [Refused, Refused]
+
+
+class Scaled:
+    """Has a batched function of its own, and a limit."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.limit = ag.limit(requests=2, name="solver")
+        self.ask = ag.batched(self._ask, max_size=7)
+
+    async def _ask(self, items: list[Any]) -> list[Any]:
+        async with self.limit:
+            return [self.factor * item for item in items]
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"])
+def test_a_copy_of_an_object_has_a_batched_function_of_its_own(again):
+    one = Scaled(2.0)
+    for number, other in enumerate((again(one), again(one.ask).function.__self__), 1):
+        other.factor = 3.0
+        assert (other.ask.function.__self__, other.ask.max_size) == (other, 7)
+        assert (ag.run(one.ask(1)), ag.run(other.ask(1))) == (2.0, 3.0)
+        assert (one.ask.statistics().requests, other.ask.statistics().requests) == (number, 1)
+
+
+@ag.batched
+async def doubled(items: list[float]) -> list[float]:
+    """Return the items times two."""
+    return [2 * item for item in items]
+
+
+def test_a_batched_function_of_a_module_is_one_in_all_copies():
+    for again in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        assert again({"solve": doubled})["solve"] is doubled
 
 
 def test_a_method_is_refused_with_what_to_write():

@@ -15,7 +15,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -132,6 +132,10 @@ class Model:
     async def output_sizes(self) -> list[int]:
         """Return how many numbers each output has."""
         return await self._requests.sizes("/OutputSizes", "outputSizes")
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return this object: the copy of a module that has it asks the same server, through the same client."""
+        return self
 
     def __repr__(self) -> str:
         return f"<umbridge.Model: {self._requests}>"

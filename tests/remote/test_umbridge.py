@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 from typing import Any
 
@@ -18,6 +19,7 @@ from umbridge import Model
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError, PayloadError, RemoteError, WorkerLostError
 from asyncgrad.remote import umbridge
+from asyncgrad.remote.tesseract import Tesseract
 from tests.remote.serving import serving_models
 from tests.support.listeners import new_listener
 from tests.support.loops import one_loop
@@ -157,6 +159,20 @@ async def test_what_a_model_or_its_server_refuses_is_said_with_what_to_write_ins
         umbridge.Model(anywhere, "products", config=[1])  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="what the decorator returns must be callable with a path and a body"):
         umbridge.Model(anywhere, "products", decorator=lambda ask: wrong)
+
+
+async def test_a_copy_of_a_module_asks_the_same_server():
+    class Net(ag.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.solver = umbridge.Model(httpx.AsyncClient(base_url="http://a"), "products")
+            self.tesseract = Tesseract(httpx.AsyncClient(base_url="http://a"))
+            self.layer = ag.nn.Linear(2, 2)
+
+    net = Net()
+    copied = copy.deepcopy(net)
+    assert (copied.solver, copied.tesseract) == (net.solver, net.tesseract)
+    assert copied.layer is not net.layer
 
 
 async def _first_sum(model: umbridge.Model, x: ag.Tensor) -> ag.Tensor:

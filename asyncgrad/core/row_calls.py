@@ -13,7 +13,6 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from .engine.device_limit import lend_for_request
-from .engine.eager_task import EagerTask
 from .engine.loops import running_loop
 from .engine.node_lock import acquire, release, try_acquire
 from .graph.node import Node, NodeMeta
@@ -21,6 +20,7 @@ from .requests.batch import Batch, BatchOwner, Reason
 from .settings.context import CALLERS
 
 if TYPE_CHECKING:
+    from .engine.eager_task import EagerTask
     from .engine.task_group import DepthScheduler
 
 __all__ = ["RowRequests"]
@@ -97,7 +97,6 @@ class RowRequests(BatchOwner):
         "max_size",
         "max_wait",
         "name",
-        "running",
         "scheduler",
     )
 
@@ -106,7 +105,6 @@ class RowRequests(BatchOwner):
         self.function = answer if node.concurrent else _in_turn(answer, _Turn(node), scheduler)
         self.key, self.max_size, self.max_wait = None, None, None
         self.name: str = node.name
-        self.running: set[EagerTask] = set()
         self.scheduler = scheduler
 
     def ask(self, grads: Sequence[Any]) -> Coroutine[object, None, Any]:
@@ -123,6 +121,12 @@ class RowRequests(BatchOwner):
 
     def note_sent(self, batch: Batch, reason: Reason) -> None:
         """Do nothing: calls are not counted."""
+
+    def note_running(self, task: EagerTask) -> None:
+        """Do nothing: nobody asks which of them run."""
+
+    def note_ended(self, task: EagerTask) -> None:
+        """Do nothing."""
 
     def note_dropped(self) -> None:
         """Do nothing."""

@@ -248,7 +248,7 @@ class _RowGroup(Generic[T]):
         self._end = count
         self._error: BaseException | None = None
         #: What the rows have raised that failed, or whose clean-up did as they were cancelled, by their numbers.
-        self._failed: dict[int, str] = {}
+        self._failed: dict[int, list[str]] = {}
         self._results: dict[int, T] = {}
         #: All rows that have started, with the warnings that they keep.
         self._rows: list[_Row] = []
@@ -332,11 +332,11 @@ class _RowGroup(Generic[T]):
         if task.cancelled():
             error = task.cancelled_by or asyncio.CancelledError(f"{self._name} {index} was cancelled")
             if later := later_errors_of(error):
-                self._failed[index] = "; ".join(later)
+                self._failed[index] = later
         else:
             error = task.exception()
             if error is not None:
-                self._failed[index] = f"raised {text_of(error)}"
+                self._failed[index] = [f"raised {text_of(error)}"]
         if error is None:
             self._results[index] = task.result()
         elif index < self._end:
@@ -353,9 +353,10 @@ class _RowGroup(Generic[T]):
         """Add to the error that is raised what the other rows have raised, in their clean-up, say."""
         text = f"raised {text_of(error)}"
         others = {index: other for index, other in sorted(self._failed.items()) if index != self._end}
-        different = {index: other for index, other in others.items() if other != text}
+        # One request for several rows fails in each of them, in most before they could be cancelled.
+        different = {index: other for index, other in others.items() if not all(one.endswith(text) for one in other)}
         for index, other in list(different.items())[:_MOST_NOTES]:
-            add_note(error, f"{self._name} {index}, which ran beside it, {other}")
+            add_note(error, f"{self._name} {index}, which ran beside it, {'; '.join(other)}")
         if len(different) > _MOST_NOTES:
             rest = len(different) - _MOST_NOTES
             add_note(error, f"{self._name}s that ran beside it and raised other errors than these: {rest}")

@@ -12,7 +12,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +94,8 @@ class Tesseract:
             WorkerLostError: the server does not answer.
         """
         if not isinstance(inputs, Mapping):
-            raise ArgumentTypeError(must_be("what a Tesseract is called with", "a dict of its inputs", inputs))
+            hint = 'write await solver({"x": x})'
+            raise ArgumentTypeError(must_be("what a Tesseract is called with", "a dict of its inputs", inputs, hint))
         if self._schema is None:
             self._schema = schema_of(self._server, await self._server.ask("/openapi.json", None))
         call = Call(self._server, self._schema, inputs)
@@ -113,6 +114,10 @@ class Tesseract:
         if status == 422:
             return ArgumentError(f"{self._server.what} says that its inputs do not fit: {text[:1000]}")
         return None
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return this object: the copy of a module that has it asks the same server, through the same client."""
+        return self
 
     def __repr__(self) -> str:
         return f"<tesseract.Tesseract: {self._server.what}>"

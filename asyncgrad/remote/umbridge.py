@@ -15,7 +15,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -132,6 +132,10 @@ class Model:
     async def output_sizes(self) -> list[int]:
         """Return how many numbers each output has."""
         return await self._requests.sizes("/OutputSizes", "outputSizes")
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return this object: the copy of a module that has it asks the same server, through the same client."""
+        return self
 
     def __repr__(self) -> str:
         return f"<umbridge.Model: {self._requests}>"
@@ -255,14 +259,24 @@ class Requests:
 
 
 def _vector(value: npt.ArrayLike | Tensor, index: int) -> Tensor:
+    if isinstance(value, (list, tuple)) and any(map(_is_vector, value)):
+        raise ArgumentError(
+            f"input {index} of a model must be a vector, and holds vectors: the inputs are arguments of their own, so "
+            "write await model(*inputs), where the client of UM-Bridge takes a list of them"
+        )
     # A copy of an array: the caller may write into it before the backward asks for a derivative there.
     found = asarray(value) if isinstance(value, Tensor) else asarray(np.array(value))
     if found.ndim != 1 or found.dtype.kind not in "fiu":
+        hint = "write x.reshape(-1)" if found.ndim != 1 else "pass floats"
         raise ArgumentError(
             f"input {index} of a model must be a vector of real numbers, and has shape {found.shape} and dtype "
-            f"{found.dtype}: write x.reshape(-1)"
+            f"{found.dtype}: {hint}"
         )
     return found
+
+
+def _is_vector(value: object) -> bool:
+    return isinstance(value, (list, tuple)) or (isinstance(value, (Tensor, np.ndarray)) and value.ndim > 0)
 
 
 @final

@@ -246,6 +246,28 @@ async def test_the_error_of_the_first_row_tells_of_the_others_in_a_few_lines(err
     assert [note for note in caught.value.__notes__ if "beside" in note] == notes
 
 
+class AtOnce(ag.Function):
+    """Fails for all rows in one call."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.numpy() * 1.0
+
+    @staticmethod
+    async def backward_batch(ctx, grads):
+        await turns(1)
+        raise Trouble("down")
+
+
+async def test_the_error_of_a_request_for_several_rows_is_told_once():
+    x = leaf(*np.ones(20))
+    with pytest.raises(Trouble) as caught:
+        await batched([AtOnce.apply(x)], [x], [np.eye(20)])
+    place, others = caught.value.__notes__
+    assert place.startswith("in AtOnceBackward (node")
+    assert others == "rows that ran beside it and raised the same: 19"
+
+
 async def test_an_error_that_cannot_be_printed_is_told_all_the_same():
     class Silent(Exception):
         def __str__(self) -> str:

@@ -142,6 +142,8 @@ async def test_what_a_tesseract_does_not_have_is_said_with_what_to_write_instead
             await solve(inputs | {"x": [1.0], "steps": leaf(3.0)})
         with pytest.raises(RemoteError, match=r"'x' requires grad, and .* has no vector_jacobian_product"):
             await solve(inputs)
+        with pytest.raises(TypeError, match=r"a dict of its inputs, not Tensor .* write await solver\(\{"):
+            await solve(leaf(1.0))  # type: ignore[arg-type]
         with pytest.raises(ArgumentError, match=r"inputs do not fit: .*Field required"):
             await solve({"x": 1.0})
     for answer in ({"y": {"object_type": "array"}}, {"y": _file(), "steps": 3}):

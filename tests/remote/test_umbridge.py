@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 from typing import Any
 
@@ -18,6 +19,7 @@ from umbridge import Model
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError, PayloadError, RemoteError, WorkerLostError
 from asyncgrad.remote import umbridge
+from asyncgrad.remote.tesseract import Tesseract
 from tests.remote.serving import serving_models
 from tests.support.listeners import new_listener
 from tests.support.loops import one_loop
@@ -138,6 +140,11 @@ async def test_what_a_model_or_its_server_refuses_is_said_with_what_to_write_ins
             await model(np.array([1.0, np.nan]), z)
         with pytest.raises(ArgumentError, match=r"reshape\(-1\)"):
             await model(np.ones((2, 1)), z)
+        with pytest.raises(ArgumentError, match="dtype complex128: pass floats"):
+            await model(np.array([1j, 2.0]), z)
+        for inputs in ([x, z], [[0.3, -0.7], [0.5]], [[0.3, -0.7]], (np.ones(2), np.ones(1))):
+            with pytest.raises(ArgumentError, match=r"input 0 of a model .* write await model\(\*inputs\)"):
+                await model(inputs)
         with pytest.raises(PayloadError, match="more than 8 bytes"):
             await umbridge.Model(client, "products", max_bytes=8)(x, z)
     with pytest.raises(ArgumentTypeError, match=r"httpx.AsyncClient\(base_url='http://a'\)"):
@@ -152,6 +159,20 @@ async def test_what_a_model_or_its_server_refuses_is_said_with_what_to_write_ins
         umbridge.Model(anywhere, "products", config=[1])  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="what the decorator returns must be callable with a path and a body"):
         umbridge.Model(anywhere, "products", decorator=lambda ask: wrong)
+
+
+async def test_a_copy_of_a_module_asks_the_same_server():
+    class Net(ag.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.solver = umbridge.Model(httpx.AsyncClient(base_url="http://a"), "products")
+            self.tesseract = Tesseract(httpx.AsyncClient(base_url="http://a"))
+            self.layer = ag.nn.Linear(2, 2)
+
+    net = Net()
+    copied = copy.deepcopy(net)
+    assert (copied.solver, copied.tesseract) == (net.solver, net.tesseract)
+    assert copied.layer is not net.layer
 
 
 async def _first_sum(model: umbridge.Model, x: ag.Tensor) -> ag.Tensor:

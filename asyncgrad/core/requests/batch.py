@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..engine.task_group import DepthScheduler
     from ..settings.context import RowLike
 
-__all__ = ["Batch", "BatchOwner", "Reason", "make_context"]
+__all__ = ["Batch", "BatchOwner", "Reason", "key_of", "make_context"]
 
 Reason = Literal["full", "max_wait", "idle"]
 
@@ -59,8 +59,6 @@ class BatchOwner:
     max_wait: float | None
     #: Returns the key of an item, where results are found by keys.
     key: Callable[[Any], Hashable] | None
-    #: Strong references: asyncio itself holds tasks weakly.
-    running: set[EagerTask]
     #: What has to be asleep for nothing else to run; None for the drivers of the backward passes that have called.
     scheduler: DepthScheduler | None = None
 
@@ -71,6 +69,14 @@ class BatchOwner:
     def note_sent(self, batch: Batch, reason: Reason) -> None:
         """Count a request."""
         raise NotImplementedError(f"{type(self).__name__} must implement note_sent(batch, reason)")
+
+    def note_running(self, task: EagerTask) -> None:
+        """Note that a request runs, until `note_ended`; weakly, or the tasks of a loop that is dropped would stay."""
+        raise NotImplementedError(f"{type(self).__name__} must implement note_running(task)")
+
+    def note_ended(self, task: EagerTask) -> None:
+        """Note that a request has ended."""
+        raise NotImplementedError(f"{type(self).__name__} must implement note_ended(task)")
 
     def note_dropped(self) -> None:
         """Count an item whose caller was cancelled before it was sent."""
@@ -167,6 +173,7 @@ class Batch:
         self._calls = self._calls_seen = self._quiet = self._looks = 0
         #: Done once all have gone on who waited for the loop to turn at the first look.
         self._in_line: asyncio.Future[None] | None = None
+        #: asyncio holds tasks weakly: what keeps this one are the callers, each of which refers to the batch.
         self._task: EagerTask | None = None
         #: Set when the request ends; there only where somebody waits for that.
         self._ended: OneShotEvent | None = None
@@ -197,13 +204,11 @@ class Batch:
         now = self.loop.time()
         return [now - caller.since for caller in list(self._callers)]
 
-    async def ask(self, item: Any) -> Any:
+    async def ask(self, item: Any, key: Hashable = None) -> Any:
         """Add an item, and return its result once the request has ended.
 
         A caller that is cancelled takes its item back; the last one to go cancels the request, and waits for its end.
         """
-        # Now, since a key that cannot be had is an error of this caller alone, and the function may change the item.
-        key = None if self._owner.key is None else _key_of(self._owner, item)
         caller, task = _Caller(item, key, self.loop), None
         self._callers[caller] = self._asking[caller] = None
         self._calls += 1
@@ -332,7 +337,7 @@ class Batch:
         self._context.run(URGENCY.set, most_urgent_of(backwards))
         name = f"a request of {self._owner.name}"
         self._task = EagerTask(self._run(reason), loop=self.loop, context=self._context, name=name, on_end=self._end)
-        self._owner.running.add(self._task)
+        self._owner.note_running(self._task)
         # Not at once: the caller that has filled it would run the request on its own stack.
         self._task.start_later()
 
@@ -357,6 +362,10 @@ class Batch:
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             # As if each caller had awaited the request itself. The loop raises the last two.
             self._cancel_callers()
+            raise
+        except GeneratorExit:
+            # Its loop has been dropped, in any thread, and its callers with it: none of them goes on.
+            self._forget_callers()
             raise
         except BaseException as error:
             if not self._callers:
@@ -402,7 +411,8 @@ class Batch:
         name = self._owner.name
         if self._owner.key is not None:
             if not isinstance(found, Mapping):
-                raise ArgumentTypeError(must_be(f"what {name} returns", "a dict of results by key", found))
+                hint = "return {key(item): result for each item}, or leave key= out for a list in their order"
+                raise ArgumentTypeError(must_be(f"what {name} returns", "a dict of results by key", found, hint))
             keys = [caller.key for caller in callers]
             missing = [one for one in keys if one not in found]
             if missing:
@@ -425,7 +435,7 @@ class Batch:
         return found
 
     def _end(self, task: EagerTask) -> None:
-        self._owner.running.discard(task)
+        self._owner.note_ended(task)
         self._task = None
         # Cancelled before its first step, it has told nobody.
         self._cancel_callers()
@@ -451,7 +461,7 @@ def _scheduler_of(
 NAMED_WAITS[Batch.ask.__code__] = "self"
 
 
-def _key_of(owner: BatchOwner, item: Any) -> Hashable:
+def key_of(owner: BatchOwner, item: Any) -> Hashable:
     """Return the key of an item; raise if no dict has such a key."""
     assert owner.key is not None
     key = owner.key(item)

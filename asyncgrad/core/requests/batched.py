@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
+import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Never, TypeVar, final, overload
+from typing import Any, Generic, Never, Self, TypeVar, final, overload
 
 from ...errors import ArgumentTypeError
 from ..engine.eager_task import EagerTask
 from ..engine.loops import running_loop
 from ..settings.arguments import check_callable, number, takes, whole_number
 from ..settings.context import GRAD_MODE, is_kind
-from .batch import Batch, BatchOwner, Reason
+from .batch import Batch, BatchOwner, Reason, key_of
 
 __all__ = ["BatchStatistics", "Batched", "all_batched", "batched"]
 
@@ -106,13 +108,13 @@ class Batched(BatchOwner, Generic[T, R]):
         "_longest",
         "_mutex",
         "_open",
+        "_running",
         "_waited",
         "function",
         "key",
         "max_size",
         "max_wait",
         "name",
-        "running",
     )
 
     def __init__(
@@ -124,10 +126,10 @@ class Batched(BatchOwner, Generic[T, R]):
     ) -> None:
         self.function, self.max_size, self.max_wait, self.key = function, max_size, max_wait, key
         self.name: str = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
-        self.running: set[EagerTask] = set()
         self._here = _OpenHere()
         #: All open batches, for the statistics.
         self._open: weakref.WeakSet[Batch] = weakref.WeakSet()
+        self._running: weakref.WeakSet[EagerTask] = weakref.WeakSet()
         #: Guards the counts, which loops in several threads change. Reentrant: the garbage collector may close a caller
         #: at any line, whose item is dropped.
         self._mutex = threading.RLock()
@@ -146,18 +148,29 @@ class Batched(BatchOwner, Generic[T, R]):
             Exception: the request has failed: each of its callers gets the error.
         """
         if others:
-            count, name = 1 + len(others), self.name.rpartition(".")[2]
-            raise ArgumentTypeError(
-                f"{self.name} takes one item, and was given {count} arguments: call it once for each item, as in "
-                f"await asyncio.gather(*map({name}, items)), or write {name}((a, b)) for an item of several parts"
-            )
+            raise ArgumentTypeError(self._one_item(item, 1 + len(others)))
+        # Before there is a batch for it: a key that cannot be had is an error of this caller alone. And now, since the
+        # function may change the item.
+        key = None if self.key is None else key_of(self, item)
         recorded = bool(GRAD_MODE.get())
         reference = self._here.batches.get(recorded)
         batch = None if reference is None else reference()
         if batch is None or batch.is_closed or batch.loop is not asyncio._get_running_loop():
             batch = self._open_batch(recorded)
-        result: R = await batch.ask(item)
+        result: R = await batch.ask(item, key)
         return result
+
+    def _one_item(self, first: object, count: int) -> str:
+        """Return what to write in place of a call with several arguments."""
+        name = self.name.rpartition(".")[2]
+        hint = (
+            f"call it once for each item, as in await asyncio.gather(*map({name}, items)), or write {name}((a, b)) for "
+            "an item of several parts"
+        )
+        classes = first.__mro__ if isinstance(first, type) else ()
+        if any(self is getattr(one, "__func__", None) for owner in classes for one in vars(owner).values()):
+            hint = "a classmethod is called with its class first, so put @staticmethod above @ag.batched"
+        return f"{self.name} takes one item, and was given {count} arguments: {hint}"
 
     def _open_batch(self, recorded: bool) -> Batch:
         """Return a new batch of the running loop."""
@@ -185,6 +198,7 @@ class Batched(BatchOwner, Generic[T, R]):
             counts = self._counts.copy()
             waited, longest = self._waited, self._longest
             waits = [seconds for batch in self._open for seconds in batch.waits()]
+            running = len(self._running)
         return BatchStatistics(
             name=self.name,
             requests=counts["full"] + counts["max_wait"] + counts["idle"],
@@ -192,7 +206,7 @@ class Batched(BatchOwner, Generic[T, R]):
             longest_wait=longest,
             waiting=len(waits),
             oldest=max(waits, default=0.0),
-            running=len(self.running),
+            running=running,
             **counts,
         )
 
@@ -210,10 +224,40 @@ class Batched(BatchOwner, Generic[T, R]):
             self._waited += sum(waits)
             self._longest = max(self._longest, *waits)
 
+    def note_running(self, task: EagerTask) -> None:
+        """Note that a request runs."""
+        with self._mutex:
+            self._running.add(task)
+
+    def note_ended(self, task: EagerTask) -> None:
+        """Note that a request has ended."""
+        with self._mutex:
+            self._running.discard(task)
+
     def note_dropped(self) -> None:
         """Count an item whose caller was cancelled before it was sent."""
         with self._mutex:
             self._counts["dropped"] += 1
+
+    def __copy__(self) -> Self:
+        """Return this function: it has no data but the requests that it sends."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Batched[T, R]:
+        """Return this function; for one of a method, that of the copy of its object."""
+        function = copy.deepcopy(self.function, memo)
+        if function is self.function:
+            return self
+        # The object may have it as an attribute, and has been copied with it then.
+        copied: Batched[T, R] = memo.get(id(self)) or Batched(function, self.max_size, self.max_wait, self.key)
+        return copied
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # By its name, where that finds it in another process; its function is not found by that name, which it has.
+        module = self.__module__
+        if module != "__main__" and _found(module, name := getattr(self, "__qualname__", "")) is self:
+            return name
+        return Batched, (self.function, self.max_size, self.max_wait, self.key)
 
     def __set_name__(self, owner: type, name: str) -> None:
         raise ArgumentTypeError(
@@ -224,6 +268,14 @@ class Batched(BatchOwner, Generic[T, R]):
     def __repr__(self) -> str:
         now = self.statistics()
         return f"<ag.batched of {self.name}: {now.items} items in {now.requests} requests>"
+
+
+def _found(module: str, name: str) -> object:
+    """Return what a module has by a qualified name; None for nothing."""
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 #: Every batched function of this process, for `ag.engine.statistics()`.
@@ -326,5 +378,7 @@ def _batched(
         hint = "write async def" if callable(function) else "write @ag.batched(max_size=...) above an async def"
         if is_kind(inspect.isasyncgenfunction, function):
             hint = "return a list with the result of each item, where it yields"
+        if isinstance(function, (classmethod, staticmethod)):
+            hint = "put @staticmethod above @ag.batched"
         raise ArgumentTypeError(takes("ag.batched", "an async function of a list of items", function, hint))
     return Batched(function, max_size, max_wait, key)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Never, ParamSpec, TypeVar, final
+from typing import Any, Never, ParamSpec, Self, TypeVar, final
 
 from ...errors import ArgumentError, ArgumentTypeError
 from ..settings.arguments import describe, must_be, number, shorten, whole_number
@@ -60,7 +60,8 @@ class limit:
     """At most so many requests at a time, and at most so many starts in a time, for all who share the limit.
 
     It is an async context manager, and a decorator of async functions, `ag.batched` ones among them. One object is
-    shared by all that it is used for, on all event loops and threads. A request that fails or is cancelled gives its
+    shared by all that it is used for, on all event loops and threads, and by the copies of a model that has it. One
+    that is pickled allows as much again: each process has its own. A request that fails or is cancelled gives its
     place back, and one that is cancelled while it waits leaves nothing behind. Of those that wait, that of the deepest
     backward starts next, then that of the oldest one; `ag.engine.describe_running()` and profiles say who waits.
 
@@ -96,7 +97,7 @@ class limit:
         ([0, 2, 4, 6], 2)
     """
 
-    __slots__ = ("_hedge_after", "_line", "name")
+    __slots__ = ("_hedge_after", "_line", "_options", "name")
 
     def __init__(
         self,
@@ -127,6 +128,8 @@ class limit:
         if requests is rate is hedge_after is None:
             raise ArgumentError("ag.limit() limits nothing: write ag.limit(requests=4), or ag.limit(rate=10, per=1.0)")
         self.name = name
+        self._options: dict[str, Any] = {"requests": requests, "rate": rate, "per": per, "name": name}
+        self._options["hedge_after"] = hedge_after
         self._line = Line(_title(name, requests, rate, per, hedge_after), requests, rate, per)
 
     async def __aenter__(self) -> None:
@@ -150,6 +153,8 @@ class limit:
             hint = "write async def" if callable(function) else "write @limit above an async def"
             if is_kind(inspect.isasyncgenfunction, function):
                 hint = "write async with limit: inside of it, around each request"
+            if isinstance(function, (classmethod, staticmethod)):
+                hint = f"put @{type(function).__name__} above @limit"
             raise ArgumentTypeError(must_be("what ag.limit(...) decorates", "an async function", function, hint))
         line, after = self._line, self._hedge_after
         name = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
@@ -179,6 +184,17 @@ class limit:
             (2, 1)
         """
         return statistics_of(self._line)
+
+    def __copy__(self) -> Self:
+        """Return this limit: what it protects is not copied with the model that asks."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[], limit], tuple[()]]:
+        # Where it is read nobody has a place, or waits.
+        return functools.partial(limit, **self._options), ()
 
     def __repr__(self) -> str:
         return f"<{self._line.title}: {self._line.in_use} running, {self._line.waiting} waiting>"

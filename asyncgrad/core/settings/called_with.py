@@ -17,6 +17,7 @@ from typing import Any, Never, TypeVar
 import numpy as np
 
 from ...errors import ArgumentTypeError
+from .unawaited import called_for
 
 __all__ = ["note_what_to_write", "refuse_unbiased", "refuse_words_of_torch", "with_words_of_torch"]
 
@@ -144,7 +145,7 @@ def _note_on_result(error: AttributeError) -> str | None:
     if error.obj is None and _attribute_where_raised(error) == "grad":
         return _GRADIENT
     if isinstance(error.obj, CoroutineType):
-        return f"a coroutine has no result until it is awaited: write (await {error.obj.__qualname__}(...)).{name}"
+        return f"a coroutine has no result until it is awaited: write (await {called_for(error.obj)}(...)).{name}"
     if name in _OF_LOSSES and isinstance(error.obj, (np.ndarray, np.generic)):
         return (
             f"NumPy's arrays have no {name}: what is computed from tensors that require grad is a tensor, until "

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import ArgumentTypeError
 
-__all__ = ["await_advice", "refuse_unawaited"]
+__all__ = ["await_advice", "called_for", "refuse_unawaited"]
 
 
 def refuse_unawaited(function: str, arguments: Iterable[Any], error: Exception | None = None) -> None:
@@ -32,14 +32,26 @@ def await_advice(value: Any) -> str:
     """Return what to write for an awaitable that stands in place of its result; "" for anything else."""
     if not _is_awaitable(value):
         return ""
-    name = getattr(value, "__qualname__", None)
-    return "write await before it" if name is None else f"write await {name.rpartition('>.')[2]}(...)"
+    name = called_for(value)
+    return "write await before it" if name is None else f"write await {name}(...)"
+
+
+def called_for(awaitable: Any) -> str | None:
+    """Return the name of what was called for an awaitable; None where that is not known."""
+    name: str | None = getattr(awaitable, "__qualname__", None)
+    if name is None:
+        return None
+    if name.endswith(".__call__"):
+        # An object with the name of a function, as those of `ag.batched` have.
+        frame = getattr(awaitable, "cr_frame", None)
+        called = None if frame is None else frame.f_locals.get("self")
+        name = getattr(called, "__qualname__", name)
+    return name.rpartition(">.")[2]
 
 
 def _named(awaitable: Any) -> str:
-    name = getattr(awaitable, "__qualname__", None)
-    kind = type(awaitable).__name__
-    return f"a {kind}" if name is None else f"the {kind} {name.rpartition('>.')[2]}(...)"
+    name, kind = called_for(awaitable), type(awaitable).__name__
+    return f"a {kind}" if name is None else f"the {kind} {name}(...)"
 
 
 def _is_awaitable(value: Any) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
+import gc
+import pickle
 import threading
 from typing import Any
 
@@ -357,6 +360,35 @@ def test_what_is_no_async_function_is_refused():
         ag.batched(8)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("decorator", [ag.batched, ag.limit(requests=1), ag.limit(hedge_after=1.0)])
+def test_a_forgotten_await_is_told_with_the_name_of_the_function(decorator):
+    coroutine = decorator(asks)([1])
+    with pytest.raises(TypeError, match=r"add got the coroutine asks\(\.\.\.\) .* write await asks\(\.\.\.\)"):
+        leaf(1.0) + coroutine
+
+    async def main() -> None:
+        coroutine.numpy()
+
+    with pytest.raises(AttributeError) as caught:
+        ag.run(main())
+    assert "write (await asks(...)).numpy" in caught.value.__notes__[0]
+    coroutine.close()
+
+
+@pytest.mark.parametrize("kind", [classmethod, staticmethod])
+def test_a_method_of_the_class_is_told_which_decorator_goes_above(kind):
+    with pytest.raises(TypeError, match=r"put @staticmethod above @ag\.batched"):
+        ag.batched(kind(asks))
+    with pytest.raises(TypeError, match=f"put @{kind.__name__} above @limit"):
+        ag.limit(requests=1)(kind(asks))
+    Solver = type("Solver", (type("Base", (), {"ask": kind(ag.batched(asks))}),), {})
+    if kind is staticmethod:
+        assert ag.run(Solver.ask(1)) == 1
+        return
+    with pytest.raises(TypeError, match="a classmethod is called with its class first, so put @staticmethod above"):
+        ag.run(Solver.ask(1))
+
+
 @one_loop
 async def test_two_items_in_one_call_are_told_to_be_two_calls():
     with pytest.raises(TypeError, match=r"asks takes one item, and was given 2 arguments.*gather\(\*map\(asks, items"):
@@ -390,6 +422,40 @@ async def test_an_error_whose_arguments_cannot_be_compared_reaches_callers_of_se
     assert [type(error) for error in errors] == [Refused, Refused]
 
 
+class Scaled:
+    """Has a batched function of its own, and a limit."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.limit = ag.limit(requests=2, name="solver")
+        self.ask = ag.batched(self._ask, max_size=7)
+
+    async def _ask(self, items: list[Any]) -> list[Any]:
+        async with self.limit:
+            return [self.factor * item for item in items]
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"])
+def test_a_copy_of_an_object_has_a_batched_function_of_its_own(again):
+    one = Scaled(2.0)
+    for number, other in enumerate((again(one), again(one.ask).function.__self__), 1):
+        other.factor = 3.0
+        assert (other.ask.function.__self__, other.ask.max_size) == (other, 7)
+        assert (ag.run(one.ask(1)), ag.run(other.ask(1))) == (2.0, 3.0)
+        assert (one.ask.statistics().requests, other.ask.statistics().requests) == (number, 1)
+
+
+@ag.batched
+async def doubled(items: list[float]) -> list[float]:
+    """Return the items times two."""
+    return [2 * item for item in items]
+
+
+def test_a_batched_function_of_a_module_is_one_in_all_copies():
+    for again in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        assert again({"solve": doubled})["solve"] is doubled
+
+
 def test_a_method_is_refused_with_what_to_write():
     # Before Python 3.12 the error is the cause of a RuntimeError.
     with pytest.raises((TypeError, RuntimeError)) as caught:
@@ -409,7 +475,7 @@ def test_a_method_is_refused_with_what_to_write():
         (None, {}, TypeError, "must be a list, not NoneType None: return a result for each item"),
         ({1: 1, 2: 2}, {}, TypeError, r"must be a list, not dict .* write @ag.batched\(key=...\) for a dict"),
         ({1: 1}, {"key": int}, ValueError, "no result for the key 2: return a dict with one for each key"),
-        ([1, 2], {"key": int}, TypeError, "must be a dict of results by key, not list"),
+        ([1, 2], {"key": int}, TypeError, r"must be a dict of results by key, not list .* return {key\(item\)"),
     ],
 )
 @one_loop
@@ -435,6 +501,43 @@ async def test_a_key_is_taken_at_the_call_and_its_error_is_that_of_one_caller():
     assert isinstance(results[1], KeyError)
     assert "what the key of ask returns must be hashable, not list []" in str(results[2])
     assert ask.statistics().items == 1
+
+
+async def test_a_key_that_cannot_be_had_leaves_no_request():
+    ask = ag.batched(key=lambda item: item["id"], max_wait=0.0)(asks)
+    for item in ({}, {"id": []}):
+        with pytest.raises((KeyError, TypeError)):
+            await ask(item)
+    await settle()
+    assert ask.statistics() == ag.batched(asks).statistics()
+
+
+async def _backward_that_asks(ask: Any) -> None:
+    x = leaf(1.0)
+    await (awaiting(x, ask) + awaiting(x, ask)).backward()
+
+
+@pytest.mark.parametrize("begin", [lambda ask: ask(1), _backward_that_asks], ids=["alone", "in a backward"])
+@pytest.mark.parametrize("hedged", [{}, {"hedge_after": 0.0}], ids=["once", "hedged"])
+def test_a_loop_that_is_dropped_in_mid_request_gives_its_places_back(begin, hedged, capfd):
+    limit = ag.limit(requests=2, **hedged)
+
+    @ag.batched
+    @limit
+    async def ask(items: list[Any]) -> list[Any]:
+        await asyncio.Event().wait()
+        return items
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(begin(ask))
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.run_until_complete(turns(20))
+    assert ask.statistics().running == 1 <= limit.statistics().running
+    loop.close()
+    del task, loop
+    gc.collect()
+    assert (ask.statistics().running, limit.statistics().running, limit.statistics().waiting) == (0, 0, 0)
+    assert capfd.readouterr().err == ""
 
 
 def test_without_a_loop_it_says_what_to_do():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import os
+import pickle
 import re
 import threading
 from typing import Any
@@ -391,6 +393,17 @@ def test_a_loop_that_is_dropped_gives_its_places_back():
     gc.collect()
     assert (limit.statistics().running, limit.statistics().waiting) == (0, 0)
     ag.run(limit(turns)(1))
+
+
+@one_loop
+async def test_a_limit_is_one_in_all_copies_of_what_has_it_and_another_where_it_is_pickled():
+    limit = ag.limit(requests=1, rate=5, per=60.0, name="solver")
+    async with limit:
+        assert copy.deepcopy({"limit": limit})["limit"] is copy.copy(limit) is limit
+        other = pickle.loads(pickle.dumps(limit))
+        assert repr(other) == "<limit 'solver': 0 running, 0 waiting>" != repr(limit)
+        async with other:
+            assert (other.statistics().running, limit.statistics().running) == (1, 1)
 
 
 async def test_what_waits_for_a_limit_is_described():

@@ -189,7 +189,7 @@ async def _compare_slopes(
             length = np.max(np.abs(direction))
             have.append(_inner([gradient], [direction]) / length)
             want.append((above - below) / (2 * step * length))
-            sizes.append(np.linalg.norm(gradient * direction) / length)
+            sizes.append(np.hypot.reduce(np.abs(gradient * direction), axis=None) / length)
         moved[index] = point
         # What slopes of either sign leave is as exact as they are.
         largest = max([size for size in sizes if np.isfinite(size)], default=0.0)

@@ -61,7 +61,7 @@ def test_least_squares_over_http_finds_what_scipy_does_with_as_many_requests(mon
     least_squares: Any = importlib.import_module("benchmarks.waiting.least_squares")
     server: Any = importlib.import_module("benchmarks.waiting.server")
     for module in (least_squares, server):
-        monkeypatch.setattr(module, "RESIDUALS", 12)
+        monkeypatch.setattr(module, "RESIDUALS", 8)
     with server.running_server(0.001) as address:
         results = measured(least_squares.least_squares_at(address))
 

@@ -53,9 +53,8 @@ def main(solver: str) -> None:
     rate = leaf(0.5)
     longest = 0.02 if solver == "odeint" else 0.1
     # What is kept of a first run for good is not of its steps: plans, how long bodies take, compiled functions.
-    for _ in range(2):
-        measure(solver, longest, rate)
-        measure(solver, longest / 10, rate)
+    for steps in (longest, longest, longest / 10):
+        measure(solver, steps, rate)
     json.dump([measure(solver, longest, rate), measure(solver, longest / 10, rate)], sys.stdout)
 
 

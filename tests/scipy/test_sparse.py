@@ -173,6 +173,7 @@ OF_DATA: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize("name", OF_DATA)
 @pytest.mark.parametrize("kind", ["csr", "csc"])
 def test_derivatives_with_respect_to_elements(name: str, kind: str) -> None:

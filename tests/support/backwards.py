@@ -17,8 +17,7 @@ import pytest
 
 __all__ = ["BackwardRecord"]
 
-_BEGAN = pytest.StashKey[tuple[int, float]]()
-_PROPERTY = "runs no backward"
+_OUTPUT = "tests that run no backward"
 
 
 @final
@@ -35,24 +34,25 @@ class BackwardRecord:
         path = os.environ.get("ASYNCGRAD_BACKWARD_RECORD")
         return cls(Path(path), "ASYNCGRAD_COMPILED_AFTER" in os.environ) if path else None
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
+        began = _work_so_far()
+        result = yield
+        if _work_so_far() == began:
+            self._found.append(item.nodeid)
+        return result
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what a process of tests has found; of one that ended in the midst, nothing is known."""
+        self._found += getattr(node, "workeroutput", {}).get(_OUTPUT, [])
+
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        item.stash[_BEGAN] = _work_so_far()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[Any]:
-        report = yield
-        if call.when == "teardown" and item.stash.get(_BEGAN, None) == _work_so_far():
-            # The process that has run the test sends its properties to the one that writes the record.
-            report.user_properties.append((_PROPERTY, True))
-        return report
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if (_PROPERTY, True) in map(tuple, report.user_properties):
-            self._found.append(report.nodeid)
-
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if not self._is_compiled and not hasattr(session.config, "workerinput"):
+        """Hand what has been found to the process that started this one; that one writes the record."""
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput[_OUTPUT] = self._found
+        elif not self._is_compiled:
             self._path.write_text("".join(f"{each!r}\n" for each in self._found))
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

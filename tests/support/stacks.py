@@ -86,11 +86,14 @@ class WrittenStacks:
             signal.signal(signal.SIGALRM, write_and_interrupt)
         return result
 
-    def pytest_runtest_logfinish(self) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self) -> Iterator[Any]:
         """Forget the stacks of a test that has ended."""
+        result = yield
         if self._file.tell():
             self._file.seek(0)
             self._file.truncate()
+        return result
 
     def pytest_unconfigure(self) -> None:
         """Close the file, in which nothing is left."""

@@ -4,23 +4,29 @@ First order: the differences of `sum(v * f(x))`, with NumPy alone, against the g
 differences of `sum(w * gradient(x, v))` in x and in v against the gradient of that gradient. The first check
 makes the gradient a function to be trusted; the second asks whether the graph it recorded is right. Where the result is
 complex so is v, and both parts count, each times that of v.
+
+`make test-all` takes the differences in each element of an array. A part of its cases takes them along two directions
+of the array, in which each element has its part: what is wrong anywhere is wrong along almost every direction.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import asyncgrad as ag
+from tests.support.sampling import SHARE
 
 #: Step, relative to the size of each element. The differences are then good to about ten digits.
 STEP = 1e-5
 RTOL = 1e-5
 ATOL = 1e-7
+#: Along how many directions of a large array differences are taken; None for each element.
+DIRECTIONS = 2 if SHARE < 1 else None
 
 
 class Case(NamedTuple):
@@ -119,13 +125,14 @@ async def _check(
         return _arrays(grads, points)
 
     first = await gradient([*points, *weights])
-    _compare(f"{name}, first order", first, await _differences(weighted_sum, points, step), rtol)
+    await _compare_slopes(f"{name}, first order", first, weighted_sum, points, step, rtol)
     if order < 2:
         return
 
     cotangents = [ag.tensor(weight, requires_grad=True) for weight in weights]
     grads = await ag.grad([outputs[i] for i in chosen], tensors, cotangents, create_graph=True, allow_unused=True)
-    _compare(f"{name}, first order, recorded", _arrays(grads, points), first)
+    for index, (recorded_one, one) in enumerate(zip(_arrays(grads, points), first, strict=True)):
+        _compare(f"{name}, first order, recorded, array {index}", recorded_one, one)
     second_weights = [_drawn(generator, point) for point in points]
     recorded = [
         (grad, weight)
@@ -141,8 +148,8 @@ async def _check(
         return _inner(await gradient(values), second_weights)
 
     everything = [*points, *weights]
-    expected = await _differences(weighted_gradient, everything, step)
-    _compare(f"{name}, second order", _arrays(second, everything), expected, rtol)
+    slopes = _arrays(second, everything)
+    await _compare_slopes(f"{name}, second order", slopes, weighted_gradient, everything, step, rtol)
 
 
 def _drawn(generator: np.random.Generator, like: Any) -> np.ndarray:
@@ -162,30 +169,56 @@ def _arrays(grads: Sequence[Any], like: Sequence[np.ndarray]) -> list[np.ndarray
     return [np.zeros_like(point) if grad is None else grad.numpy() for grad, point in zip(grads, like, strict=True)]
 
 
-async def _differences(
-    function: Callable[[Sequence[np.ndarray]], Awaitable[float]], points: Sequence[np.ndarray], relative: float
-) -> list[np.ndarray]:
-    """Return the central differences of a function of arrays in every element of every array."""
-    moved = [point.copy() for point in points]
-    slopes = [np.zeros_like(point) for point in points]
-    for array, slope in zip(moved, slopes, strict=True):
-        for index in np.ndindex(array.shape):
-            value = array[index].item()
-            for part in (1, 1j) if array.dtype.kind == "c" else (1,):
-                step = relative * max(1.0, abs(value))
-                array[index] = value + part * step
-                above = await function(moved)
-                array[index] = value - part * step
-                below = await function(moved)
-                array[index] = value
-                slope[index] += part * (above - below) / (2 * step)
-    return slopes
-
-
-def _compare(what: str, actual: Sequence[np.ndarray], expected: Sequence[np.ndarray], rtol: float = RTOL) -> None:
-    for index, (have, want) in enumerate(zip(actual, expected, strict=True)):
-        # Differences of large sums are good to a share of the largest slope, not of each.
-        scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
-        np.testing.assert_allclose(
-            have, want, rtol=rtol, atol=ATOL * scale, err_msg=f"{what}, array {index}: derivative and differences"
+async def _compare_slopes(
+    what: str,
+    actual: Sequence[np.ndarray],
+    function: Callable[[Sequence[np.ndarray]], Awaitable[float]],
+    points: Sequence[np.ndarray],
+    step: float,
+    rtol: float,
+) -> None:
+    """Compare the gradient of a function of arrays with its central differences, along directions of each array."""
+    moved = list(points)
+    for index, (point, gradient) in enumerate(zip(points, actual, strict=True)):
+        have, want, sizes = [], [], []
+        for direction in _directions(point):
+            moved[index] = point + step * direction
+            above = await function(moved)
+            moved[index] = point - step * direction
+            below = await function(moved)
+            length = np.max(np.abs(direction))
+            have.append(_inner([gradient], [direction]) / length)
+            want.append((above - below) / (2 * step * length))
+            sizes.append(np.hypot.reduce(np.abs(gradient * direction), axis=None) / length)
+        moved[index] = point
+        # What slopes of either sign leave is as exact as they are.
+        largest = max([size for size in sizes if np.isfinite(size)], default=0.0)
+        _compare(
+            f"{what}, array {index}", np.array(have), np.array(want), rtol, largest if len(have) < point.size else 0
         )
+
+
+def _directions(point: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield directions of an array, in the measure of its elements: those of its elements, or fewer at random."""
+    sizes = np.maximum(1.0, np.abs(point))
+    parts = (1, 1j) if point.dtype.kind == "c" else (1,)
+    if DIRECTIONS is None or point.size * len(parts) <= DIRECTIONS:
+        for index in np.ndindex(point.shape):
+            for part in parts:
+                direction = np.zeros_like(point)
+                direction[index] = part * sizes[index]
+                yield direction
+    else:
+        generator = np.random.default_rng(point.size)
+        for _ in range(DIRECTIONS):
+            real, imaginary = generator.uniform(0.5, 1, (2, *point.shape)) * generator.choice(
+                [-1, 1], (2, *point.shape)
+            )
+            yield sizes * (real + 1j * imaginary if len(parts) == 2 else real)
+
+
+def _compare(what: str, actual: np.ndarray, expected: np.ndarray, rtol: float = RTOL, summed: float = 0.0) -> None:
+    # Differences of large sums are good to a share of the largest slope, not of each.
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+    told = f"{what}: derivative and differences; with ASYNCGRAD_CASES=1, of each element"
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=ATOL * scale + rtol * summed, err_msg=told)

@@ -14,7 +14,7 @@ import asyncgrad as ag
 from asyncgrad.core.ops import RULES
 from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
 from asyncgrad.core.recording.primitive import derivative, primitive
-from tests.core.ops import cases_elementwise
+from tests.core.ops import cases_elementwise, finite_differences
 from tests.core.ops.finite_differences import Case, call, check_derivatives, flat, in_dtype, leaves_of
 from tests.core.ops.numpy_rules import rules_of_numpy
 from tests.support.loops import one_loop
@@ -200,6 +200,30 @@ def _(g: Any) -> Any:
 def test_the_checker_catches_a_rule_that_is_wrong_by_one_in_two_thousand() -> None:
     with pytest.raises(AssertionError, match="first order"):
         check_derivatives(nearly_squared, Case((np.array([0.5, 2.0]),)))
+
+
+@primitive()
+def cubed(x: Any) -> Any:
+    return x**3
+
+
+@derivative(cubed, "x")
+def _(g: Any, x: Any) -> Any:
+    factors = np.full(x.shape, 3.0)
+    factors[1, 2] = 3.0015
+    return g * (factors * x**2)
+
+
+@pytest.mark.parametrize("directions", [None, 2], ids=["each-element", "two-directions"])
+def test_the_checker_catches_a_rule_that_is_wrong_in_one_element_of_many(
+    directions: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finite_differences, "DIRECTIONS", directions)
+    point = np.linspace(1.0, 3.0, 20).reshape(4, 5)
+
+    check_derivatives(lambda x: x**3, Case((point,)))
+    with pytest.raises(AssertionError, match="first order, array 0"):
+        check_derivatives(cubed, Case((point,)))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ..settings.loop_turn import keep_pace, next_turn, time_left
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from ..settings.without_suspending import run_without_suspending
 from .device import Device, device_here, home_of, is_elsewhere
-from .device_limit import permit_around
+from .device_limit import PERMIT
 from .executor import NodeTurn, Stop
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
 from .node_task import NodeTask
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ..graph.node import Node
     from ..settings.scheduling import Clock
-    from .device_limit import Permit, PermitsOfCallers
+    from .device_limit import Permit
     from .graph_task import GraphTask
     from .remote import CoroutineJob
 
@@ -71,15 +71,15 @@ def run_at_once(graph_task: GraphTask, deadline: float) -> Stop | NodeTurn | Non
 async def run_to_end(graph_task: GraphTask) -> list[Any]:
     """Drive a GraphTask, awaited or blocking, to its end; return the captures.
 
-    If a body has called it, itself or by a request, that body's permit on its device is lent to other bodies meanwhile.
+    If a body has called it, that body's permit on its device is lent to other bodies meanwhile.
     Called again for one that has run all its nodes, it runs the final callbacks.
     """
-    if (permit := permit_around(graph_task.outer is not None)) is not None:
+    if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
         return await _drive_with_permit_lent(permit, graph_task)
     return drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task, None)
 
 
-async def _drive_with_permit_lent(permit: Permit | PermitsOfCallers, graph_task: GraphTask) -> list[Any]:
+async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
     permit.lend()
     try:
         captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task, None)

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...errors import BlockingError
 from ..graph.naming import identify
 from ..settings.context import BLOCKING, CALLERS, LOOP_BELOW, ROW
+from .device_limit import lend_to_dependencies
 from .loops import OneShotEvent, loop_thread, running_loop
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
     waiter = LockWaiter(task, node, None if BLOCKING.get() else running_loop())
     try:
         if not _acquire_or_queue(waiter, meta):
+            lend_to_dependencies(node)
             await waiter.wait()
     except BaseException:
         _leave_queue(waiter, meta)

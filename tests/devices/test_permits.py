@@ -33,17 +33,22 @@ async def run_on(place):
 
 
 async def most_at_once(place):
-    """How many bodies the device runs at a time."""
-    inside, most = 0, 0
+    """How many bodies the device runs at a time, once it runs as many as it allows."""
+    inside, most, let_go = 0, 0, asyncio.Event()
 
     async def body():
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
-        await turns(5)
+        await let_go.wait()
         inside -= 1
 
-    await asyncio.gather(*(copy_on(place, body).backward() for _ in range(4)))
+    work = [asyncio.ensure_future(copy_on(place, body).backward()) for _ in range(4)]
+    while inside < place.max_in_flight:
+        await asyncio.sleep(0)
+    await turns(5)
+    let_go.set()
+    await asyncio.gather(*work)
     return most
 
 

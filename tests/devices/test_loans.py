@@ -63,6 +63,39 @@ async def test_a_body_that_waits_for_a_limit_lets_the_backward_run_that_its_hold
     assert ended == most * ["a body"]
 
 
+@pytest.mark.parametrize("wait", ["call", "synchronize"])
+async def test_a_body_that_waits_for_a_call_on_a_stream_lets_the_backward_run_that_the_call_awaits(wait):
+    place, other, begin, ended = Limited(), ag.device("cpu"), asyncio.Event(), []
+    stream = other.stream()
+
+    async def call():
+        await begin.wait()
+        await run_on(place)
+
+    async def body():
+        if wait == "synchronize":
+            await stream.record_event().synchronize()
+        else:
+            with stream:
+                await other.call(one_turn)
+        ended.append(True)
+
+    async def in_turn():
+        with stream:
+            await other.call(call)
+
+    async with asyncio.timeout(10.0):
+        before = asyncio.ensure_future(in_turn())
+        await settle()
+        bodies = [asyncio.ensure_future(copy_on(place, body).backward()) for _ in range(2)]
+        await settle()
+        begin.set()
+        await asyncio.gather(before, *bodies)
+        assert await most_at_once(place) == 1
+
+    assert ended == [True, True]
+
+
 async def until(is_so):
     while not is_so():
         await asyncio.sleep(0)

@@ -35,6 +35,7 @@ from .loops import OneShotEvent, loop_thread, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
+    from contextvars import Context
 
     from ..graph.node import Node, NodeMeta
     from .graph_task import GraphTask
@@ -143,14 +144,26 @@ def _bodies_around(task: GraphTask) -> Iterator[tuple[GraphTask, Node | None]]:
         if inner.outer is not None:
             callers: list[tuple[GraphTask, Node | None]] = [(inner.outer, inner.outer_node)]
         else:
-            # A list, since the loop of the request may change them meanwhile.
-            places = list(inner.context.get(CALLERS, ()))
-            callers = [(place.backward, place.node) for place in places if place.backward is not None]
+            callers = list(_bodies_that_ask(inner.context))
         for backward, node in callers:
             yield backward, node
             if backward not in seen:
                 seen.add(backward)
                 stack.append(backward)
+
+
+def _bodies_that_ask(context: Context) -> Iterator[tuple[GraphTask, Node | None]]:
+    """Yield the bodies that wait for the request that runs in a context, also by a request that has made it."""
+    contexts = [context]
+    seen: set[int] = set()
+    while contexts:
+        # A list, since the loop of the request may change them meanwhile.
+        for place in list(contexts.pop().get(CALLERS, ())):
+            if place.backward is not None:
+                yield place.backward, place.node
+            elif id(place) not in seen:
+                seen.add(id(place))
+                contexts.append(place.context)
 
 
 def try_acquire(meta: NodeMeta, task: GraphTask, node: Node | None = None) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import threading
 
 import pytest
 
@@ -98,7 +96,7 @@ async def test_a_body_that_waits_for_a_call_on_a_stream_lets_the_backward_run_th
 
 async def until(is_so):
     while not is_so():
-        await asyncio.sleep(0)
+        await turns(1)
 
 
 async def test_a_body_that_waits_for_a_limit_lets_a_node_run_whose_lock_the_holder_waits_for():

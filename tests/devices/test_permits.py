@@ -45,7 +45,7 @@ async def most_at_once(place):
 
     work = [asyncio.ensure_future(copy_on(place, body).backward()) for _ in range(4)]
     while inside < place.max_in_flight:
-        await asyncio.sleep(0)
+        await turns(1)
     await turns(5)
     let_go.set()
     await asyncio.gather(*work)

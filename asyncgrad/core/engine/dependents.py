@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..graph.node import Node
+    from ..settings.context import CallerLike
 
 __all__ = ["HELD", "Held", "dependents_of", "has_dependents", "hold", "let_go"]
 
@@ -46,10 +47,10 @@ def let_go(what: Held) -> None:
 
 
 def has_dependents(context: Context) -> bool:
-    """Tell whether anybody may wait for what a body in this context is a part of, other than by the lock of its node."""
+    """Tell whether anybody may wait for a body in this context, other than by the lock of its node."""
     graph_task: Any = context.get(CURRENT_GRAPH_TASK)
     is_nested = graph_task is not None and graph_task.outer is not None
-    return is_nested or bool(context.get(HELD)) or bool(context.get(CALLERS))
+    return is_nested or bool(_held(context)) or bool(_callers(context))
 
 
 def dependents_of(context: Context) -> Iterator[Context]:
@@ -68,12 +69,21 @@ def dependents_of(context: Context) -> Iterator[Context]:
 
 
 def _waiting_for_held(context: Context) -> Iterator[Context]:
-    for held in context.get(HELD, ()):
+    for held in _held(context):
         if held.is_held:
             yield from held.dependents()
-    # A list, since the loop of the request may change them meanwhile.
-    for caller in list(context.get(CALLERS, ())):
+    for caller in _callers(context):
         yield caller.context
+
+
+def _held(context: Context) -> tuple[Held, ...]:
+    found: tuple[Held, ...] = context.get(HELD) or ()
+    return found
+
+
+def _callers(context: Context) -> list[CallerLike]:
+    # A list, since the loop of the request may change them meanwhile.
+    return list(context[CALLERS]) if CALLERS in context else []
 
 
 def _waiting_for_locks(context: Context, seen: set[tuple[Any, Any]]) -> Iterator[Context]:
@@ -81,7 +91,7 @@ def _waiting_for_locks(context: Context, seen: set[tuple[Any, Any]]) -> Iterator
     backward: Any = context.get(CURRENT_GRAPH_TASK)
     bodies = [(backward, context.get(CURRENT_NODE))]
     # The call of a rule for several rows has a lock as the body of a node does.
-    bodies += [(caller.backward, caller.node) for caller in list(context.get(CALLERS, ()))]
+    bodies += [(caller.backward, caller.node) for caller in _callers(context)]
     while bodies:
         backward, node = bodies.pop()
         if backward is None or not backward.is_running or (backward, node) in seen:

@@ -367,7 +367,7 @@ call_in_forked_children(_semaphores.clear)
 
 
 def lend_to_dependencies(node: Node | None = None) -> None:
-    """Have bodies borrow permits that they can since somebody has begun to wait, for the lock of `node`, or elsewhere."""
+    """Have bodies borrow what they can now that somebody waits, for the lock of `node` or for something else."""
     if not _semaphores:
         return
     with _MUTEX:

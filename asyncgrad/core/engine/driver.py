@@ -26,7 +26,8 @@ from .node_task import NodeTask
 from .notes import add_note
 from .numbering import number_again
 from .observation import warn_of_stall
-from .task_group import NodeTaskGroup, call_and_await, forget_job, note_suspended, send_to_worker
+from .remote import submit
+from .task_group import NodeTaskGroup, call_and_await, forget_job, job_for_worker, note_suspended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -256,12 +257,12 @@ def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
 def _run_remotely(node_task: NodeTask) -> Any:
     """Run a node on the worker of its device, blocking this thread until it has ended."""
     here = device_here()
-    job = send_to_worker(node_task, None)
+    job = job_for_worker(node_task, None)
     error: BaseException | None = None
     try:
         # This thread may be a device's worker, and nodes that the job waits for may need it.
         with nullcontext() if here is None else here.stand_in():
-            _block_until_ended(job)
+            _run_and_block(job)
         error, job.error = job.error, None
         if error is not None:
             raise error
@@ -270,6 +271,18 @@ def _run_remotely(node_task: NodeTask) -> Any:
         forget_job(job, node_task)
         # The traceback of an error refers to this frame: leave no cycle.
         del job, node_task, error
+
+
+def _run_and_block(job: CoroutineJob) -> None:
+    """Submit a job, and block until it has ended; raise an interruption, which may come at any line, then."""
+    try:
+        assert job.device is not None
+        submit(job, job.device)
+        job.block_until_ended()
+    except BaseException:
+        job.cancel()
+        _block_until_ended(job)
+        raise
 
 
 def _block_until_ended(job: CoroutineJob) -> None:

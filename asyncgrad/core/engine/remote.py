@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import contextvars
 import enum
+import functools
 import threading
 import weakref
 from collections import deque
@@ -20,7 +21,7 @@ from ..arrays.current_devices import coroutine_on_device
 from ..settings.awaiting import call
 from ..settings.context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
 from .eager_task import EagerTask
-from .loops import OneShotEvent, running_loop
+from .loops import OneShotEvent, running_loop, wait_through_cancellation
 from .notes import add_note
 
 if TYPE_CHECKING:
@@ -372,15 +373,21 @@ class CoroutineJob(_AwaitedJob):
         self._end()
 
 
-async def join(job: Any) -> Any:
+async def join(job: Any, submit: Callable[[], object] | None = None) -> Any:
     """Wait until a submitted job has ended; return its result or raise its error.
 
-    Suspends. If it is cancelled it cancels the job, and goes on only once the job has ended.
+    Suspends. If it is cancelled, or interrupted, it cancels the job, and goes on only once the job has ended.
+
+    Args:
+        job: the job.
+        submit: submits it. An interrupt that comes when that has been called finds the job known here.
     """
     loop = running_loop()
     cancelled: asyncio.CancelledError | None = None
     error: BaseException | None = None
     try:
+        if submit is not None:
+            submit()
         while not job.has_ended():
             ended = OneShotEvent(loop)
             job.waiter = weakref.ref(ended)
@@ -407,10 +414,28 @@ async def join(job: Any) -> Any:
         if isinstance(job, FunctionJob) and job.thread != threading.get_ident():
             job.block_until_ended()
         raise
+    except (KeyboardInterrupt, SystemExit):
+        # A signal, at any line; or the error of the job, which has ended then.
+        await _end_job(job, loop)
+        raise
     finally:
         # The traceback of an error refers to this frame: leave no cycle.
-        job.waiter = None
+        job.waiter = submit = None
         del job, cancelled, error
+
+
+async def _end_job(job: Any, loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel a job unless it has ended, and wait for its end, however often the caller is cancelled."""
+
+    async def wait() -> None:
+        ended = OneShotEvent(loop)
+        job.waiter = weakref.ref(ended)
+        if not job.has_ended():
+            await ended
+
+    if not job.has_ended():
+        job.cancel()
+    await wait_through_cancellation(job.has_ended, wait)
 
 
 async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -427,8 +452,7 @@ async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kw
         Mailbox(running_loop()),
         device,
     )
-    send(job, device)
-    return await join(job)
+    return await join(job, functools.partial(send, job, device))
 
 
 def submit(job: CoroutineJob, device: JobTarget) -> None:

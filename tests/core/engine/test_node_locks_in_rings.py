@@ -145,7 +145,7 @@ async def test_a_request_within_requests_of_a_body_may_run_a_backward_through_th
     async with asyncio.timeout(10.0):
         await out.backward(np.ones(1), retain_graph=True)
 
-    assert is_at_rest(out.grad_fn)
+    assert is_at_rest(out)
 
 
 async def test_backwards_nested_in_one_body_wait_for_each_other_and_not_for_the_body():

@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 __all__ = ["FunctionJob", "CoroutineJob", "Job", "Mailbox", "call_on", "join", "send", "submit", "worker_died_error"]
 
 
+@final
+class _Here(threading.local):
+    """Whether this is the thread of a worker."""
+
+    runs_jobs = False
+
+
+_HERE = _Here()
+
+
 class Job:
     """Abstract: a piece of work that is sent to a device, which calls `run()` once, in a thread of its own.
 
@@ -237,6 +247,7 @@ class FunctionJob(_AwaitedJob):
         """Call the function."""
         if not self._begin():
             return
+        _HERE.runs_jobs = True
         began = perf_counter()
         try:
             self.result = self.context.run(self.function)
@@ -308,6 +319,8 @@ class CoroutineJob(_AwaitedJob):
         if not self._begin():
             self.coroutine.close()
             return None
+        if self.device is not None:
+            _HERE.runs_jobs = True
         self._loop = asyncio.get_running_loop()
         task = EagerTask(self.coroutine, loop=self._loop, context=self.context, name=self.name, on_end=self._on_end)
         with self._lock:
@@ -409,9 +422,10 @@ async def join(job: Any, submit: Callable[[], object] | None = None) -> Any:
         return result
     except GeneratorExit:
         # The loop is gone. A coroutine can be cancelled; a function that computes is waited for, unless the garbage
-        # collector closes this in the thread of that function (test_a_worker_may_collect_the_sender_of_its_own_job).
+        # collector closes this in a thread that runs jobs: that of the function itself, or one whose own job has taken
+        # what the function waits for (test_a_worker_may_collect_the_sender_of_any_job).
         job.lose_sender()
-        if isinstance(job, FunctionJob) and job.thread != threading.get_ident():
+        if isinstance(job, FunctionJob) and not _HERE.runs_jobs:
             job.block_until_ended()
         raise
     except (KeyboardInterrupt, SystemExit):

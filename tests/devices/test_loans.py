@@ -7,6 +7,7 @@ import contextlib
 import gc
 import threading
 
+import numpy as np
 import pytest
 
 import asyncgrad as ag
@@ -97,6 +98,26 @@ async def test_a_body_that_waits_for_a_call_on_a_stream_lets_the_backward_run_th
         assert await most_at_once(place) == 1
 
     assert ended == [True, True]
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+async def test_a_checkpointed_function_may_await_a_backward_on_the_device_that_calls_it_again(
+    use_reentrant,
+):
+    place = Limited()
+
+    async def function(x):
+        first, second = np.exp(x), np.sin(x)
+        await run_on(place)
+        return np.sin(first) * second
+
+    x = ag.tensor(1.0, device=place, requires_grad=True)
+    async with asyncio.timeout(10.0):
+        out = await ag.checkpoint(function, x, use_reentrant=use_reentrant)
+        await out.backward()
+        assert await most_at_once(place) == 1
+
+    assert x.grad.item() == pytest.approx(np.cos(np.e) * np.e * np.sin(1.0) + np.sin(np.e) * np.cos(1.0))
 
 
 async def until(is_so):

@@ -13,7 +13,7 @@ import itertools
 import threading
 from contextvars import Context, ContextVar, copy_context
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, TypeVar, final
 from weakref import WeakKeyDictionary
 
 from ...errors import BlockingError, DeviceError
@@ -24,8 +24,9 @@ from .dependents import dependents_of, has_dependents
 from .loops import OneShotEvent, running_loop
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from ..graph.node import Node
-    from .device import Device
 
 __all__ = [
     "PERMIT",
@@ -35,11 +36,22 @@ __all__ = [
     "end_wait",
     "force_end_wait",
     "lend_to_dependencies",
+    "wait_with_loan",
 ]
+
+T = TypeVar("T")
 
 #: Guards the fields of all semaphores and permits; never held while anything waits. Reentrant: the garbage collector
 #: may close an abandoned body, which releases its permit, at any line.
 _MUTEX = threading.RLock()
+
+
+class LimitedDevice(Protocol):
+    """The part of a Device that permits need."""
+
+    @property
+    def max_in_flight(self) -> int | None:
+        """How many bodies may be in progress at a time."""
 
 
 @final
@@ -360,7 +372,20 @@ def force_end_wait(permit: Permit | None) -> None:
         permit.force_end_wait()
 
 
-_semaphores: WeakKeyDictionary[Device, _PrioritySemaphore] = WeakKeyDictionary()
+async def wait_with_loan(awaited: Awaitable[T]) -> T:
+    """Await what others bring about, with the permit of this context's body lent to those."""
+    permit = begin_wait()
+    try:
+        lend_to_dependencies()
+        result = await awaited
+    except BaseException:
+        force_end_wait(permit)
+        raise
+    await end_wait(permit)
+    return result
+
+
+_semaphores: WeakKeyDictionary[LimitedDevice, _PrioritySemaphore] = WeakKeyDictionary()
 
 # The bodies that hold permits run in the parent alone.
 call_in_forked_children(_semaphores.clear)
@@ -378,7 +403,7 @@ def lend_to_dependencies(node: Node | None = None) -> None:
                 semaphore.serve_dependencies()
 
 
-async def acquire_permit(device: Device, priority: tuple[int, int]) -> Permit:
+async def acquire_permit(device: LimitedDevice, priority: tuple[int, int]) -> Permit:
     """Return a permit on a device for the body that this context is about to run; suspends until there is one.
 
     Args:

@@ -34,7 +34,7 @@ __all__ = ["FunctionJob", "CoroutineJob", "Job", "Mailbox", "call_on", "join", "
 
 @final
 class _Here(threading.local):
-    """Whether this is the thread of a worker."""
+    """Whether this thread runs jobs, which others may wait for."""
 
     runs_jobs = False
 
@@ -247,12 +247,14 @@ class FunctionJob(_AwaitedJob):
         """Call the function."""
         if not self._begin():
             return
-        _HERE.runs_jobs = True
+        before, _HERE.runs_jobs = _HERE.runs_jobs, True
         began = perf_counter()
         try:
             self.result = self.context.run(self.function)
         except BaseException as error:
             self.error = error
+        finally:
+            _HERE.runs_jobs = before
         self.seconds = perf_counter() - began
         self._end()
 
@@ -319,7 +321,8 @@ class CoroutineJob(_AwaitedJob):
         if not self._begin():
             self.coroutine.close()
             return None
-        if self.device is not None:
+        if self.device is not None and threading.current_thread() is not threading.main_thread():
+            # For good: later steps are run by the loop of the worker.
             _HERE.runs_jobs = True
         self._loop = asyncio.get_running_loop()
         task = EagerTask(self.coroutine, loop=self._loop, context=self.context, name=self.name, on_end=self._on_end)

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from .engine.device_limit import lend_for_request
 from .engine.loops import running_loop
 from .engine.node_lock import acquire, release, try_acquire
 from .graph.node import Node, NodeMeta
@@ -77,6 +76,7 @@ class _Caller(NamedTuple):
 
     backward: Any
     node: Node
+    context: Context
 
 
 @final
@@ -137,12 +137,10 @@ def _in_turn(answer: Answer, turn: _Turn, scheduler: DepthScheduler) -> Answer:
 
     async def answer_in_turn(rows: list[Any]) -> Sequence[Any]:
         call: Any = _Call(scheduler)
-        CALLERS.set((_Caller(call, turn),))
+        CALLERS.set((_Caller(call, turn, call.context),))
         assert turn.meta is not None
         try:
             if not try_acquire(turn.meta, call):
-                # The call before it may run a backward that needs one of the permits.
-                lend_for_request()
                 await acquire(turn.meta, turn, call)
             return await answer(rows)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -28,8 +29,8 @@ class TaskGroupLike(Protocol):
 
     mailbox: Mailbox
 
-    async def result_of(self, job: FunctionJob, is_exclusive: bool) -> Any:
-        """Wait for `job` and return its result; if `is_exclusive`, no further node starts meanwhile."""
+    async def result_of(self, job: FunctionJob, is_exclusive: bool, submit: Callable[[], object]) -> Any:
+        """Submit `job` and return its result; if `is_exclusive`, no further node starts meanwhile."""
 
     def pause(self) -> None:
         """Start no further node until `resume()`. Pauses nest."""
@@ -125,9 +126,8 @@ class Body:
         observed = None if running is None else running.observed_steps
         function = self if observed is None else observed.in_worker(node, self)
         call = FunctionJob(function, (-self._depth, node.order), context_of_worker(), group.mailbox)
-        WORKER_POOL.submit(call, quota)
         try:
-            outputs = await group.result_of(call, is_exclusive)
+            outputs = await group.result_of(call, is_exclusive, functools.partial(WORKER_POOL.submit, call, quota))
             if inspect.isawaitable(outputs):
                 # A plain function may return a coroutine, whose work has not begun.
                 return await outputs

@@ -10,12 +10,17 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Awaitable, Iterable
-from contextvars import ContextVar, Token
-from typing import Any, final
+from contextvars import Context, ContextVar, Token, copy_context
+from typing import TYPE_CHECKING, Any, final
 
 from ...errors import DeviceError
+from .dependents import hold, let_go
+from .device_limit import begin_wait, end_wait, force_end_wait, lend_to_dependencies
 from .loops import loop_is_running
 from .streams import DONE, Event, Stream, StreamOwner
+
+if TYPE_CHECKING:
+    from .device_limit import Permit
 
 __all__ = ["CallStream"]
 
@@ -32,12 +37,14 @@ class _StreamWork:
         wanted: the calls and waits that it should come after.
     """
 
-    __slots__ = ("_enclosing", "_followers", "_is_abandoned", "_nested", "_ready", "has_ended", "waits_for")
+    __slots__ = ("_context", "_enclosing", "_followers", "_is_abandoned", "_nested", "_ready", "has_ended", "waits_for")
 
     def __init__(self, enclosing: Iterable[_StreamWork], wanted: Iterable[_StreamWork]) -> None:
         self.has_ended = False
         self._is_abandoned = False
         self._ready: concurrent.futures.Future[None] | None = None
+        #: That of who waits for its turn, while they do.
+        self._context: Context | None = None
         self._followers: list[_StreamWork] = []
         #: The calls and waits nested in it that have not ended.
         self._nested: set[_StreamWork] = set()
@@ -67,9 +74,27 @@ class _StreamWork:
             if not self.waits_for:
                 return None
             self._ready = concurrent.futures.Future()
+            self._context = copy_context()
             # So that cancelling a task that awaits the future does not cancel the future.
             self._ready.set_running_or_notify_cancel()
             return self._ready
+
+    @property
+    def is_held(self) -> bool:
+        """Whether others may wait for it."""
+        return not self.has_ended
+
+    def dependents(self) -> list[Context]:
+        """Return the contexts of those that wait for it, directly or by one that waits for it; takes no lock."""
+        found, stack, seen = [], [self], {self}
+        while stack:
+            for one in stack.pop()._followers.copy():
+                if one not in seen:
+                    seen.add(one)
+                    stack.append(one)
+                    if one._context is not None:
+                        found.append(one._context)
+        return found
 
     def end(self) -> None:
         """End it, and wake what waits for it alone; if abandoned in mid-wait, it ends once it could have begun."""
@@ -102,17 +127,29 @@ class _StreamWork:
 _ENCLOSING_CALLS: ContextVar[tuple[_StreamWork, ...]] = ContextVar("asyncgrad_calls_around", default=())
 
 
-async def _until_ready(work: _StreamWork) -> None:
+async def _until_ready(work: _StreamWork) -> Permit | None:
+    """Wait for its turn; return the permit of the body that waits, which is to have it again."""
     ready = work.ready()
-    if ready is not None:
+    if ready is None:
+        return None
+    permit = begin_wait()
+    try:
+        lend_to_dependencies()
         await asyncio.wrap_future(ready)
+    except BaseException:
+        force_end_wait(permit)
+        raise
+    finally:
+        work._context = None
+    return permit
 
 
 async def _await_all(work: _StreamWork) -> None:
     try:
-        await _until_ready(work)
+        permit = await _until_ready(work)
     finally:
         work.end()
+    await end_wait(permit)
 
 
 def _wait_for_all(wanted: Iterable[_StreamWork]) -> Awaitable[None]:
@@ -145,8 +182,12 @@ class _Turn:
     async def __aenter__(self) -> None:
         self._work = work = self._stream._enter()
         try:
-            await _until_ready(work)
+            permit = await _until_ready(work)
+            # Before the permit is there again, which those who wait for this call may have to lend.
+            hold(work)
+            await end_wait(permit)
         except BaseException:
+            let_go(work)
             work.end()
             raise
         self._token: Token[Any] = _ENCLOSING_CALLS.set(
@@ -155,6 +196,7 @@ class _Turn:
 
     async def __aexit__(self, *_: object) -> None:
         _ENCLOSING_CALLS.reset(self._token)
+        let_go(self._work)
         self._work.end()
 
 

@@ -1,49 +1,75 @@
 """Permits: no more than `max_in_flight` bodies run on a device at a time, and the most urgent waiter is next.
 
 Waiters may come from any loop or thread. A body that calls a backward lends its permit until that backward has ended,
-since nodes of the inner backward may need it; so nesting never deadlocks. One that waits for a request lends it as soon
-as the request calls a backward, or has to wait for other requests, until the body goes on.
+since nodes of the inner backward may need it; so nesting never deadlocks. One that asyncgrad makes wait, for a place of
+a limit or for a request, keeps its permit, unless a body wants one that it waits for, directly or through others: that
+one borrows it, and gives it back at its end, since the device is to have no more bodies in progress than it allows.
+Either takes a permit again before it goes on.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Protocol, TypeVar, final
 from weakref import WeakKeyDictionary
 
 from ...errors import BlockingError, DeviceError
-from ..settings.context import BLOCKING
+from ..settings.context import BLOCKING, CURRENT_NODE
 from ..settings.process import call_in_forked_children
 from .await_stack import NAMED_WAITS
+from .dependents import dependents_of, has_dependents
 from .loops import OneShotEvent, running_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable
 
-    from .device import Device
+    from ..graph.node import Node
 
-__all__ = ["PERMIT", "Loan", "Permit", "PermitsOfCallers", "acquire_permit", "lend_for_request", "permit_around"]
+__all__ = [
+    "PERMIT",
+    "Permit",
+    "acquire_permit",
+    "begin_wait",
+    "end_wait",
+    "force_end_wait",
+    "lend_to_dependencies",
+    "wait_with_loan",
+]
 
-#: Guards the fields of all semaphores; never held while anything waits. Reentrant: the garbage collector may close an
-#: abandoned body, which releases its permit, at any line.
+T = TypeVar("T")
+
+#: Guards the fields of all semaphores and permits; never held while anything waits. Reentrant: the garbage collector
+#: may close an abandoned body, which releases its permit, at any line.
 _MUTEX = threading.RLock()
+
+
+class LimitedDevice(Protocol):
+    """The part of a Device that permits need."""
+
+    @property
+    def max_in_flight(self) -> int | None:
+        """How many bodies may be in progress at a time."""
 
 
 @final
 class _PermitWaiter:
     """A body that waits for a permit, on the running loop."""
 
-    __slots__ = ("granted", "has_permit")
+    __slots__ = ("context", "granted", "has_permit", "lender")
 
-    def __init__(self) -> None:
+    def __init__(self, context: Context) -> None:
+        #: That of the body, which those who wait for it are found by.
+        self.context = context
         self.granted = OneShotEvent(running_loop())
         self.has_permit = False
+        #: Whose permit it has got; None for one of the device that was free.
+        self.lender: Permit | None = None
 
     def offer(self) -> bool:
-        """Grant a permit that has become free; return False where the waiter's loop is closed."""
+        """Grant a permit; return False where the waiter's loop is closed."""
         self.has_permit = True
         if not self.granted.set_threadsafe():
             self.has_permit = False
@@ -58,23 +84,28 @@ class _PrioritySemaphore:
         device: what descriptions call the device.
     """
 
-    __slots__ = ("_in_use", "_next_arrival", "_waiting", "device", "limit")
+    __slots__ = ("_dependencies", "_in_use", "_next_arrival", "_waiting", "device", "lendable", "limit")
 
     def __init__(self, device: str) -> None:
         self.device = device
         #: How many permits there are: `max_in_flight` as the device gave it last.
         self.limit: int = 0
+        #: How many are held; one that is lent is held by the borrower.
         self._in_use = 0
         self._next_arrival = itertools.count().__next__
         self._waiting: list[tuple[tuple[int, int], int, _PermitWaiter]] = []
+        #: Of those, the ones for whom others may wait, in no order.
+        self._dependencies: dict[_PermitWaiter, None] = {}
+        #: The permits held by bodies that asyncgrad makes wait.
+        self.lendable: dict[Permit, None] = {}
 
     def force_acquire(self) -> None:
         """Take a permit even if none is free."""
         with _MUTEX:
             self._in_use += 1
 
-    async def acquire(self, priority: tuple[int, int]) -> None:
-        """Take a permit; suspends until it is the caller's turn.
+    async def acquire(self, priority: tuple[int, int]) -> Permit | None:
+        """Take a permit; suspends until it is the caller's turn. Return whose it is; None for one that was free.
 
         Raises:
             BlockingError: none is free, and the caller blocks this thread's event loop.
@@ -82,56 +113,118 @@ class _PrioritySemaphore:
         with _MUTEX:
             if self._in_use < self.limit:
                 self._in_use += 1
-                return
+                return None
+            context = copy_context()
+            if (lender := self._lender_for(context)) is not None:
+                lender.pass_on()
+                return lender
             if BLOCKING.get():
                 raise BlockingError(
                     f"a body would have to wait in a blocking backward, since its device runs {self.limit} at a time, "
                     "and an event loop is running in this thread: await ag.backward(...) in place of asyncgrad.sync"
                 )
-            waiter = _PermitWaiter()
+            waiter = _PermitWaiter(context)
             entry = (priority, self._next_arrival(), waiter)
             heappush(self._waiting, entry)
+            node = context.get(CURRENT_NODE)
+            if has_dependents(context) or (node is not None and node.meta is not None and node.meta.contention):
+                self._dependencies[waiter] = None
         try:
             await waiter.granted
         except BaseException:
             with _MUTEX:
                 if entry in self._waiting:
-                    self._waiting.remove(entry)
-                    heapify(self._waiting)
+                    self._remove(entry)
             if waiter.has_permit:
-                self.release()
+                self.release(waiter.lender)
             raise
+        return waiter.lender
 
-    def release(self) -> None:
-        """Return a permit, and grant it to the next waiter."""
+    def release(self, lender: Permit | None = None) -> None:
+        """Return a permit: to the body that has lent it, where that waits still, and otherwise to the next waiter."""
         with _MUTEX:
+            while lender is not None:
+                if lender.take_back():
+                    self.serve_dependencies()
+                    return
+                lender = lender.lender_behind()
             self._in_use -= 1
             while self._waiting and self._in_use < self.limit:
-                if heappop(self._waiting)[2].offer():
+                entry = self._waiting[0]
+                self._remove(entry)
+                if entry[2].offer():
                     self._in_use += 1
+
+    def note_contention(self, node: Node) -> None:
+        """Note that a backward waits for the lock of a node, whose body may wait for a permit; holds the mutex."""
+        for _, _, waiter in self._waiting:
+            if waiter.context.get(CURRENT_NODE) is node:
+                self._dependencies[waiter] = None
+
+    def serve_dependencies(self) -> None:
+        """Have those who wait borrow permits from bodies that wait for them; the caller holds the mutex."""
+        if not (self._dependencies and self.lendable):
+            return
+        for entry in sorted(entry for entry in self._waiting if entry[2] in self._dependencies):
+            waiter = entry[2]
+            if waiter not in self._dependencies or (lender := self._lender_for(waiter.context)) is None:
+                continue
+            self._remove(entry)
+            lender.pass_on()
+            waiter.lender = lender
+            if not waiter.offer():
+                self.release(lender)
+
+    def _lender_for(self, context: Context) -> Permit | None:
+        """Return a permit held by a body that cannot go on before that in a context has; None where there is none."""
+        if self.lendable:
+            for dependent in dependents_of(context):
+                permit = dependent.get(PERMIT)
+                if permit is not None and permit in self.lendable:
+                    return permit
+        return None
+
+    def _remove(self, entry: tuple[tuple[int, int], int, _PermitWaiter]) -> None:
+        self._dependencies.pop(entry[2], None)
+        if self._waiting[0] is entry:
+            heappop(self._waiting)
+        else:
+            self._waiting.remove(entry)
+            heapify(self._waiting)
 
 
 @final
 class Permit:
-    """The permit that a body holds while it runs on a device."""
+    """The permit that a body holds while it runs on a device.
 
-    __slots__ = ("_has_ended", "_is_awaited", "_is_held", "_lent", "_priority", "_semaphore")
+    Args:
+        semaphore: that of the device.
+        priority: the lowest is next.
+        lender: the permit of the body that waits for this one, if it has lent it.
+    """
 
-    def __init__(self, semaphore: _PrioritySemaphore, priority: tuple[int, int]) -> None:
+    __slots__ = ("_has_ended", "_is_awaited", "_is_held", "_lender", "_lent", "_priority", "_semaphore", "_waits")
+
+    def __init__(self, semaphore: _PrioritySemaphore, priority: tuple[int, int], lender: Permit | None) -> None:
         self._semaphore = semaphore
         self._priority = priority
+        self._lender = lender
         self._is_held = True
         #: Whether the body waits for a permit again. Of several tasks of the body one waits: it needs one permit.
         self._is_awaited = False
         self._has_ended = False
         #: How many backward passes that the body called are running; they may run side by side.
         self._lent = 0
+        #: How many tasks of the body asyncgrad makes wait for what others hold.
+        self._waits = 0
 
     def end(self) -> None:
         """Release the permit at the end of the body."""
         with _MUTEX:
             self._has_ended = True
         self._release()
+
+    # --- for a backward that the body calls ---------------------------------------------------------
 
     def lend(self) -> None:
         """Release the permit while a backward runs that the body has called."""
@@ -144,150 +237,173 @@ class Permit:
 
         If the wait is cancelled, the permit is taken all the same: the body may catch that, a timeout say, and go on.
         """
-        if not self._end_loan():
-            return
-        try:
-            await self._semaphore.acquire(self._priority)
-        except BaseException:
-            self._semaphore.force_acquire()
-            raise
-        finally:
-            self._hold()
+        if self._end_loan():
+            await self._take_again()
 
     def force_reacquire(self) -> None:
         """Take a permit again without waiting, after which one body too many may run until another one ends."""
         if self._end_loan():
             self._semaphore.force_acquire()
-            self._hold()
+            self._hold(None)
+
+    # --- while asyncgrad makes the body wait --------------------------------------------------------
+
+    def begin_wait(self) -> None:
+        """Have those that the body waits for borrow the permit."""
+        with _MUTEX:
+            self._waits += 1
+            if self._is_held:
+                self._semaphore.lendable[self] = None
+
+    async def end_wait(self) -> None:
+        """Have the permit again, as `reacquire` does, before the body goes on."""
+        if self._end_wait():
+            await self._take_again()
+
+    def force_end_wait(self) -> None:
+        """Take the permit again without waiting, as `force_reacquire` does."""
+        if self._end_wait():
+            self._semaphore.force_acquire()
+            self._hold(None)
+
+    def pass_on(self) -> None:
+        """Let another body have the permit; the caller holds the mutex."""
+        self._is_held = False
+        self._semaphore.lendable.pop(self, None)
+
+    def take_back(self) -> bool:
+        """Hold the permit again that a body has given back, if this one waits still; the caller holds the mutex."""
+        if self._has_ended or self._is_awaited or self._lent or not self._waits:
+            return False
+        self._is_held = True
+        self._semaphore.lendable[self] = None
+        return True
+
+    def lender_behind(self) -> Permit | None:
+        """Return whose permit it is that a body has given back, where this one has ended with it lent."""
+        return self._lender if self._has_ended else None
 
     def __str__(self) -> str:
         """What a body waits for that has lent it."""
         return f"a permit of device '{self._semaphore.device}'"
 
+    async def _take_again(self) -> None:
+        lender: Permit | None = None
+        try:
+            lender = await self._semaphore.acquire(self._priority)
+        except BaseException:
+            self._semaphore.force_acquire()
+            raise
+        finally:
+            self._hold(lender)
+
     def _end_loan(self) -> bool:
         """Note that a backward has ended; tell whether the caller is to take a permit for the body now."""
         with _MUTEX:
             self._lent -= 1
-            # A task that the body has started may outlive the body.
-            if self._lent or self._has_ended or self._is_awaited:
-                return False
-            self._is_awaited = True
-            return True
+            return self._begins_to_take()
 
-    def _hold(self) -> None:
+    def _end_wait(self) -> bool:
+        """Note that a task of the body goes on; tell whether the caller is to take a permit for the body now."""
+        with _MUTEX:
+            self._waits -= 1
+            if not self._is_held:
+                return self._begins_to_take()
+            if not self._waits:
+                self._semaphore.lendable.pop(self, None)
+            return False
+
+    def _begins_to_take(self) -> bool:
+        # A task that the body has started may outlive the body.
+        if self._lent or self._has_ended or self._is_awaited:
+            return False
+        self._is_awaited = True
+        return True
+
+    def _hold(self, lender: Permit | None) -> None:
         """Keep the permit that has been taken, unless the body has ended, or has called a backward, meanwhile."""
         with _MUTEX:
             self._is_awaited = False
             self._is_held = True
+            self._lender = lender
+            if self._waits:
+                self._semaphore.lendable[self] = None
+                self._semaphore.serve_dependencies()
             is_late = bool(self._has_ended or self._lent)
         if is_late:
             self._release()
 
     def _release(self) -> None:
         with _MUTEX:
-            held, self._is_held = self._is_held, False
+            held, lender = self._is_held, self._lender
+            if held:
+                self.pass_on()
+                self._lender = None
         if held:
-            self._semaphore.release()
+            self._semaphore.release(lender)
 
 
-NAMED_WAITS[Permit.reacquire.__code__] = "self"
+NAMED_WAITS[Permit._take_again.__code__] = "self"
+
+#: The permit of the body that this context runs in; None where no device has a limit, and in a request.
+PERMIT: ContextVar[Permit | None] = ContextVar("asyncgrad_permit", default=None)
 
 
-@final
-class Loan:
-    """The permit of a body that waits for a request, which lends it once it calls a backward."""
+def begin_wait() -> Permit | None:
+    """Have the permit of this context's body lent to those that it is about to wait for; return it, if there is one.
 
-    __slots__ = ("_has_ended", "_is_lent", "_permit")
-
-    def __init__(self, permit: Permit | PermitsOfCallers) -> None:
-        self._permit = permit
-        self._is_lent = self._has_ended = False
-
-    def begin(self) -> None:
-        """Lend the permit, if it is not lent, and the body waits; from any thread."""
-        with _MUTEX:
-            if not (self._is_lent or self._has_ended):
-                self._is_lent = True
-                self._permit.lend()
-
-    async def end(self) -> None:
-        """Take the permit again, if it is lent, for the body that goes on; suspends until there is one."""
-        if self._note_end():
-            await self._permit.reacquire()
-
-    def force_end(self) -> None:
-        """Take the permit again without waiting, as `Permit.force_reacquire` does."""
-        if self._note_end():
-            self._permit.force_reacquire()
-
-    def _note_end(self) -> bool:
-        with _MUTEX:
-            was_lent, self._is_lent, self._has_ended = self._is_lent, False, True
-            return was_lent
-
-
-@final
-class PermitsOfCallers:
-    """The permits of the bodies that wait for a request, in its context.
-
-    Each body takes its own again when it goes on: a request that waited for all of them, one by one, might wait for
-    another one that does.
-
-    Args:
-        callers: those who wait now, each with its Loan.
+    One of `end_wait` and `force_end_wait` comes after each.
     """
-
-    __slots__ = ("_callers",)
-
-    def __init__(self, callers: Iterable[CallerWithLoan]) -> None:
-        self._callers = callers
-
-    def lend(self) -> None:
-        """Lend all of them; from any thread."""
-        # A list, since the loop of the request may change them meanwhile.
-        for caller in list(self._callers):
-            if caller.loan is not None:
-                caller.loan.begin()
-
-    async def reacquire(self) -> None:
-        """Do nothing."""
-
-    def force_reacquire(self) -> None:
-        """Do nothing."""
-
-
-class CallerWithLoan(Protocol):
-    """Who waits for a request."""
-
-    #: That of its permit; None where it has none.
-    loan: Loan | None
-
-
-#: The permit of the body that this context runs in, or those of the bodies that wait for the request that it runs in;
-#: None where no device has a limit.
-PERMIT: ContextVar[Permit | PermitsOfCallers | None] = ContextVar("asyncgrad_permit", default=None)
-
-
-def lend_for_request() -> None:
-    """Lend the permits of the bodies that wait for the request that this context runs in, if it runs in one."""
     permit = PERMIT.get()
-    if isinstance(permit, PermitsOfCallers):
-        permit.lend()
+    if permit is not None:
+        permit.begin_wait()
+    return permit
 
 
-def permit_around(is_nested: bool) -> Permit | PermitsOfCallers | None:
-    """Return what a backward lends while it runs, which a body has called if it is nested; None for nothing."""
-    permit = PERMIT.get()
-    return permit if is_nested or isinstance(permit, PermitsOfCallers) else None
+async def end_wait(permit: Permit | None) -> None:
+    """Have the permit again before the body goes on; suspends until it is there."""
+    if permit is not None:
+        await permit.end_wait()
 
 
-_semaphores: WeakKeyDictionary[Device, _PrioritySemaphore] = WeakKeyDictionary()
+def force_end_wait(permit: Permit | None) -> None:
+    """Take the permit again without waiting: after an error, or where the coroutine is being closed."""
+    if permit is not None:
+        permit.force_end_wait()
+
+
+async def wait_with_loan(awaited: Awaitable[T]) -> T:
+    """Await what others bring about, with the permit of this context's body lent to those."""
+    permit = begin_wait()
+    try:
+        lend_to_dependencies()
+        result = await awaited
+    except BaseException:
+        force_end_wait(permit)
+        raise
+    await end_wait(permit)
+    return result
+
+
+_semaphores: WeakKeyDictionary[LimitedDevice, _PrioritySemaphore] = WeakKeyDictionary()
 
 # The bodies that hold permits run in the parent alone.
 call_in_forked_children(_semaphores.clear)
 
 
-async def acquire_permit(device: Device, priority: tuple[int, int]) -> Permit:
+def lend_to_dependencies(node: Node | None = None) -> None:
+    """Have bodies borrow what they can now that somebody waits, for the lock of `node` or for something else."""
+    if not _semaphores:
+        return
+    with _MUTEX:
+        for semaphore in list(_semaphores.values()):
+            if semaphore.lendable:
+                if node is not None:
+                    semaphore.note_contention(node)
+                semaphore.serve_dependencies()
+
+
+async def acquire_permit(device: LimitedDevice, priority: tuple[int, int]) -> Permit:
     """Return a permit on a device for the body that this context is about to run; suspends until there is one.
 
     Args:
@@ -305,7 +421,6 @@ async def acquire_permit(device: Device, priority: tuple[int, int]) -> Permit:
         if semaphore is None:
             semaphore = _semaphores[device] = _PrioritySemaphore(str(device))
         semaphore.limit = limit
-    await semaphore.acquire(priority)
-    permit = Permit(semaphore, priority)
+    permit = Permit(semaphore, priority, await semaphore.acquire(priority))
     PERMIT.set(permit)
     return permit

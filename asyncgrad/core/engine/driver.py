@@ -19,21 +19,22 @@ from ..settings.loop_turn import keep_pace, next_turn, time_left
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from ..settings.without_suspending import run_without_suspending
 from .device import Device, device_here, home_of, is_elsewhere
-from .device_limit import permit_around
+from .device_limit import PERMIT
 from .executor import NodeTurn, Stop
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
 from .node_task import NodeTask
 from .notes import add_note
 from .numbering import number_again
 from .observation import warn_of_stall
-from .task_group import NodeTaskGroup, call_and_await, forget_job, note_suspended, send_to_worker
+from .remote import submit
+from .task_group import NodeTaskGroup, call_and_await, forget_job, job_for_worker, note_suspended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..graph.node import Node
     from ..settings.scheduling import Clock
-    from .device_limit import Permit, PermitsOfCallers
+    from .device_limit import Permit
     from .graph_task import GraphTask
     from .remote import CoroutineJob
 
@@ -71,15 +72,15 @@ def run_at_once(graph_task: GraphTask, deadline: float) -> Stop | NodeTurn | Non
 async def run_to_end(graph_task: GraphTask) -> list[Any]:
     """Drive a GraphTask, awaited or blocking, to its end; return the captures.
 
-    If a body has called it, itself or by a request, that body's permit on its device is lent to other bodies meanwhile.
+    If a body has called it, that body's permit on its device is lent to other bodies meanwhile.
     Called again for one that has run all its nodes, it runs the final callbacks.
     """
-    if (permit := permit_around(graph_task.outer is not None)) is not None:
+    if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
         return await _drive_with_permit_lent(permit, graph_task)
     return drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task, None)
 
 
-async def _drive_with_permit_lent(permit: Permit | PermitsOfCallers, graph_task: GraphTask) -> list[Any]:
+async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
     permit.lend()
     try:
         captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task, None)
@@ -256,12 +257,12 @@ def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
 def _run_remotely(node_task: NodeTask) -> Any:
     """Run a node on the worker of its device, blocking this thread until it has ended."""
     here = device_here()
-    job = send_to_worker(node_task, None)
+    job = job_for_worker(node_task, None)
     error: BaseException | None = None
     try:
         # This thread may be a device's worker, and nodes that the job waits for may need it.
         with nullcontext() if here is None else here.stand_in():
-            _block_until_ended(job)
+            _run_and_block(job)
         error, job.error = job.error, None
         if error is not None:
             raise error
@@ -270,6 +271,18 @@ def _run_remotely(node_task: NodeTask) -> Any:
         forget_job(job, node_task)
         # The traceback of an error refers to this frame: leave no cycle.
         del job, node_task, error
+
+
+def _run_and_block(job: CoroutineJob) -> None:
+    """Submit a job, and block until it has ended; raise an interruption, which may come at any line, then."""
+    try:
+        assert job.device is not None
+        submit(job, job.device)
+        job.block_until_ended()
+    except BaseException:
+        job.cancel()
+        _block_until_ended(job)
+        raise
 
 
 def _block_until_ended(job: CoroutineJob) -> None:

@@ -29,7 +29,7 @@ from .compiled.api import COMPILED_AFTER, find_compiled
 from .compiled.cache import CACHE
 from .current import calling_backward
 from .dependency_executor import DependencyExecutor
-from .device_limit import PERMIT, permit_around
+from .device_limit import PERMIT
 from .driver import drive, run_at_once, run_to_end
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error, note_failure
@@ -108,7 +108,7 @@ class Engine:
         del start, grads  # Now the executor may have the only references to them.
         try:
             graph_task.since = now
-            if BLOCKING.get() or (PERMIT.get() is not None and permit_around(graph_task.outer is not None) is not None):
+            if BLOCKING.get() or (graph_task.outer is not None and PERMIT.get() is not None):
                 await run_to_end(graph_task)
             elif (step := run_at_once(graph_task, deadline)) is not None:
                 await drive(graph_task, step)

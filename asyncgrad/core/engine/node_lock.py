@@ -30,10 +30,12 @@ from typing import TYPE_CHECKING, Any, final
 from ...errors import BlockingError
 from ..graph.naming import identify
 from ..settings.context import BLOCKING, CALLERS, LOOP_BELOW, ROW
+from .device_limit import lend_to_dependencies
 from .loops import OneShotEvent, loop_thread, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
+    from contextvars import Context
 
     from ..graph.node import Node, NodeMeta
     from .graph_task import GraphTask
@@ -142,14 +144,26 @@ def _bodies_around(task: GraphTask) -> Iterator[tuple[GraphTask, Node | None]]:
         if inner.outer is not None:
             callers: list[tuple[GraphTask, Node | None]] = [(inner.outer, inner.outer_node)]
         else:
-            # A list, since the loop of the request may change them meanwhile.
-            places = list(inner.context.get(CALLERS, ()))
-            callers = [(place.backward, place.node) for place in places if place.backward is not None]
+            callers = list(_bodies_that_ask(inner.context))
         for backward, node in callers:
             yield backward, node
             if backward not in seen:
                 seen.add(backward)
                 stack.append(backward)
+
+
+def _bodies_that_ask(context: Context) -> Iterator[tuple[GraphTask, Node | None]]:
+    """Yield the bodies that wait for the request that runs in a context, also by a request that has made it."""
+    contexts = [context]
+    seen: set[int] = set()
+    while contexts:
+        # A list, since the loop of the request may change them meanwhile.
+        for place in list(contexts.pop().get(CALLERS, ())):
+            if place.backward is not None:
+                yield place.backward, place.node
+            elif id(place) not in seen:
+                seen.add(id(place))
+                contexts.append(place.context)
 
 
 def try_acquire(meta: NodeMeta, task: GraphTask, node: Node | None = None) -> bool:
@@ -181,6 +195,7 @@ async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
     waiter = LockWaiter(task, node, None if BLOCKING.get() else running_loop())
     try:
         if not _acquire_or_queue(waiter, meta):
+            lend_to_dependencies(node)
             await waiter.wait()
     except BaseException:
         _leave_queue(waiter, meta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -38,9 +39,8 @@ async def call_on_worker(function: Callable[[], T]) -> T:
     if not quota.limit or BLOCKING.get():
         return function()
     job = FunctionJob(function, (0, 0), context_of_worker(), Mailbox(running_loop()))
-    WORKER_POOL.submit(job, quota)
     try:
-        result: T = await join(job)
+        result: T = await join(job, functools.partial(WORKER_POOL.submit, job, quota))
         return result
     finally:
         # The traceback of an error refers to this frame: leave no cycle.

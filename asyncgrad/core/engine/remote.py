@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import contextvars
 import enum
+import functools
 import threading
 import weakref
 from collections import deque
@@ -20,7 +21,7 @@ from ..arrays.current_devices import coroutine_on_device
 from ..settings.awaiting import call
 from ..settings.context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
 from .eager_task import EagerTask
-from .loops import OneShotEvent, running_loop
+from .loops import OneShotEvent, running_loop, wait_through_cancellation
 from .notes import add_note
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
 
 
 __all__ = ["FunctionJob", "CoroutineJob", "Job", "Mailbox", "call_on", "join", "send", "submit", "worker_died_error"]
+
+
+@final
+class _Here(threading.local):
+    """Whether this thread runs jobs, which others may wait for."""
+
+    runs_jobs = False
+
+
+_HERE = _Here()
 
 
 class Job:
@@ -236,11 +247,14 @@ class FunctionJob(_AwaitedJob):
         """Call the function."""
         if not self._begin():
             return
+        before, _HERE.runs_jobs = _HERE.runs_jobs, True
         began = perf_counter()
         try:
             self.result = self.context.run(self.function)
         except BaseException as error:
             self.error = error
+        finally:
+            _HERE.runs_jobs = before
         self.seconds = perf_counter() - began
         self._end()
 
@@ -307,6 +321,9 @@ class CoroutineJob(_AwaitedJob):
         if not self._begin():
             self.coroutine.close()
             return None
+        if self.device is not None and threading.current_thread() is not threading.main_thread():
+            # For good: later steps are run by the loop of the worker.
+            _HERE.runs_jobs = True
         self._loop = asyncio.get_running_loop()
         task = EagerTask(self.coroutine, loop=self._loop, context=self.context, name=self.name, on_end=self._on_end)
         with self._lock:
@@ -372,15 +389,21 @@ class CoroutineJob(_AwaitedJob):
         self._end()
 
 
-async def join(job: Any) -> Any:
+async def join(job: Any, submit: Callable[[], object] | None = None) -> Any:
     """Wait until a submitted job has ended; return its result or raise its error.
 
-    Suspends. If it is cancelled it cancels the job, and goes on only once the job has ended.
+    Suspends. If it is cancelled, or interrupted, it cancels the job, and goes on only once the job has ended.
+
+    Args:
+        job: the job.
+        submit: submits it. An interrupt that comes when that has been called finds the job known here.
     """
     loop = running_loop()
     cancelled: asyncio.CancelledError | None = None
     error: BaseException | None = None
     try:
+        if submit is not None:
+            submit()
         while not job.has_ended():
             ended = OneShotEvent(loop)
             job.waiter = weakref.ref(ended)
@@ -402,15 +425,34 @@ async def join(job: Any) -> Any:
         return result
     except GeneratorExit:
         # The loop is gone. A coroutine can be cancelled; a function that computes is waited for, unless the garbage
-        # collector closes this in the thread of that function (test_a_worker_may_collect_the_sender_of_its_own_job).
+        # collector closes this in a thread that runs jobs: that of the function itself, or one whose own job has taken
+        # what the function waits for (test_a_worker_may_collect_the_sender_of_any_job).
         job.lose_sender()
-        if isinstance(job, FunctionJob) and job.thread != threading.get_ident():
+        if isinstance(job, FunctionJob) and not _HERE.runs_jobs:
             job.block_until_ended()
+        raise
+    except (KeyboardInterrupt, SystemExit):
+        # A signal, at any line; or the error of the job, which has ended then.
+        await _end_job(job, loop)
         raise
     finally:
         # The traceback of an error refers to this frame: leave no cycle.
-        job.waiter = None
+        job.waiter = submit = None
         del job, cancelled, error
+
+
+async def _end_job(job: Any, loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel a job unless it has ended, and wait for its end, however often the caller is cancelled."""
+
+    async def wait() -> None:
+        ended = OneShotEvent(loop)
+        job.waiter = weakref.ref(ended)
+        if not job.has_ended():
+            await ended
+
+    if not job.has_ended():
+        job.cancel()
+    await wait_through_cancellation(job.has_ended, wait)
 
 
 async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -427,8 +469,7 @@ async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kw
         Mailbox(running_loop()),
         device,
     )
-    send(job, device)
-    return await join(job)
+    return await join(job, functools.partial(send, job, device))
 
 
 def submit(job: CoroutineJob, device: JobTarget) -> None:

@@ -45,8 +45,8 @@ __all__ = [
     "NodeTaskGroup",
     "call_and_await",
     "forget_job",
+    "job_for_worker",
     "note_suspended",
-    "send_to_worker",
 ]
 
 #: Guards the counts of pauses, which hooks in several threads may change.
@@ -67,8 +67,8 @@ async def call_and_await(callback: Callable[[], Any]) -> None:
     await finish(callback())
 
 
-def send_to_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob:
-    """Submit a NodeTask to the worker of its device; return the job.
+def job_for_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob:
+    """Return the job of a NodeTask for the worker of its device, to which it is to be submitted.
 
     Args:
         node_task: the run of one node.
@@ -82,7 +82,6 @@ def send_to_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob
     if graph_task.remote_jobs is None:
         graph_task.remote_jobs = {}
     graph_task.remote_jobs[node] = job
-    submit(job, device)
     return job
 
 
@@ -215,25 +214,25 @@ class NodeTaskGroup:
         """
         is_exclusive = node_task.graph_task.create_graph and not node_task.may_suspend()
         node_task.group = RemoteTaskGroup(self)
-        job = send_to_worker(node_task, self.mailbox)
+        job = job_for_worker(node_task, self.mailbox)
         try:
-            return await self.result_of(job, is_exclusive)
+            return await self.result_of(job, is_exclusive, functools.partial(submit, job, node_task.node.device))
         finally:
             forget_job(job, node_task)
             # The traceback of an error refers to this frame: leave no cycle.
             del job, node_task
 
-    async def result_of(self, job: FunctionJob | CoroutineJob, is_exclusive: bool) -> Any:
-        """Wait for a job in another thread and return its result; if exclusive, no further node starts meanwhile."""
+    async def result_of(self, job: FunctionJob | CoroutineJob, is_exclusive: bool, submit: Callable[[], object]) -> Any:
+        """Run a job in another thread and return its result; if exclusive, no further node starts meanwhile."""
         if is_exclusive:
             self.pause()
         try:
-            return await join(job)
+            return await join(job, submit)
         finally:
             if is_exclusive:
                 self.resume()
             # As in EagerTask.start().
-            del job
+            del job, submit
 
     def _step(self, coroutine: Coroutine[object, None, Any], name: str | Named, node: Node | None) -> bool:
         """Run the first step of a coroutine; tell whether it has suspended, and goes on as an asyncio task."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from ...errors import ArgumentError, ArgumentTypeError
 from ..arrays.values import counted
 from ..engine.await_stack import NAMED_WAITS, named_wait, suspended_frames
-from ..engine.device_limit import PERMIT, Loan, PermitsOfCallers
+from ..engine.device_limit import PERMIT, Permit, begin_wait
 from ..engine.eager_task import EagerTask
 from ..engine.loops import OneShotEvent, wait_through_cancellation
 from ..settings.arguments import must_be
@@ -87,7 +87,7 @@ class BatchOwner:
 class _Caller:
     """One who waits for the result of an item."""
 
-    __slots__ = ("backward", "future", "given", "item", "key", "loan", "node", "result", "since")
+    __slots__ = ("backward", "context", "future", "given", "item", "key", "node", "permit", "result", "since")
 
     #: Unset until there is one. Not that of the future, which the loop holds while the caller goes on: a gradient that
     #: somebody else has is copied.
@@ -99,9 +99,10 @@ class _Caller:
         backward: Any = CURRENT_GRAPH_TASK.get()
         self.backward: GraphTask | None = backward if backward is not None and backward.is_running else None
         self.node: Any = CURRENT_NODE.get()
-        permit = PERMIT.get()
-        #: Lends its permit on a device to a backward that the request calls; None where it has none.
-        self.loan: Loan | None = None if permit is None else Loan(permit)
+        #: A backward that the request calls may wait for what the caller holds.
+        self.context = copy_context()
+        #: Its body's permit on a device, until it has it again; None where there is none.
+        self.permit: Permit | None = begin_wait()
         #: How urgent the callers are for whom this one works, if any.
         self.given: Urgency | None = URGENCY.get()
 
@@ -119,6 +120,7 @@ def _leave_backward() -> None:
     TRAINING_STEPS.set(())
     BLOCKING.set(False)
     ROW.set(None)
+    PERMIT.set(None)
 
 
 @final
@@ -163,10 +165,8 @@ class Batch:
         self._asking: dict[_Caller, None] = {}
         #: That of the first caller, which the request runs in.
         self._context = make_context()
-        # A backward that the request calls may need a lock that a caller holds until the request has ended.
+        # A backward that the request calls may need a lock, or a permit, that a caller has until the request has ended.
         self._context.run(CALLERS.set, self._asking)
-        # And a permit that one has on a device.
-        self._context.run(PERMIT.set, PermitsOfCallers(self._asking))
         self._schedulers: set[DepthScheduler] = set() if owner.scheduler is None else {owner.scheduler}
         #: The backward of the last caller that was in no row, whose scheduler is among these: most callers are of one.
         self._newest: GraphTask | None = None
@@ -221,8 +221,9 @@ class Batch:
             if caller.backward is not None and caller.backward.observed_steps is not None:
                 tell_profiles(self)
             await caller.future
-            if caller.loan is not None:
-                await caller.loan.end()
+            if (permit := caller.permit) is not None:
+                caller.permit = None
+                await permit.end_wait()
             return caller.result
         except GeneratorExit:
             # The coroutine is being closed, in any thread: nothing may be awaited.
@@ -235,9 +236,9 @@ class Batch:
             raise
         finally:
             self._asking.pop(caller, None)
-            if caller.loan is not None:
+            if caller.permit is not None:
                 # After an error.
-                caller.loan.force_end()
+                caller.permit.force_end_wait()
             # The traceback of an error refers to this frame: leave no cycle.
             del caller, item, task
 

@@ -31,11 +31,11 @@ class Hedged:
     def __init__(self, name: str, line: Line, call: Callable[[], Awaitable[Any]], after: float) -> None:
         self._name, self._line, self._call, self._after = name, line, call, after
         self._loop = running_loop()
-        self._context: Context = copy_context()
         self._attempts: list[EagerTask] = []
         #: Those that have ended, in their order.
         self._ended: list[EagerTask] = []
         self._changed: OneShotEvent | None = None
+        self._context: Context
 
     async def result(self) -> Any:
         """Return the first answer; return, or raise, only once no request runs any more.
@@ -45,6 +45,8 @@ class Hedged:
                 note on the second.
         """
         await self._line.enter()
+        # The requests run in copies of it, which hold the place.
+        self._context = copy_context()
         self._begin(self._request())
         # Most answer in time, some at once.
         timer = self._loop.call_later(self._after, self._begin_again, context=self._context.copy())

@@ -65,8 +65,8 @@ class limit:
     place back, and one that is cancelled while it waits leaves nothing behind. Of those that wait, that of the deepest
     backward starts next, then that of the oldest one; `ag.engine.describe_running()` and profiles say who waits.
 
-    Do not hold it while you await a backward whose rules need it, too: they would wait for you. Nor one that runs on a
-    device with `max_in_flight` whose bodies wait for it: they keep their places on the device meanwhile.
+    Do not hold it while you await a backward whose rules need it, too: they would wait for you. One that needs a device
+    whose places are taken by bodies that wait for you is lent these, if you have begun it while you hold the limit.
 
     Args:
         requests: how many run at a time; None for any number.

@@ -14,14 +14,15 @@ import itertools
 import math
 import threading
 from collections import deque
-from contextvars import Context
+from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import final
 from weakref import WeakSet
 
 from ...errors import BlockingError
 from ..engine.await_stack import NAMED_WAITS
-from ..engine.device_limit import lend_for_request
+from ..engine.dependents import HELD, hold, let_go
+from ..engine.device_limit import begin_wait, end_wait, force_end_wait, lend_to_dependencies
 from ..engine.loops import OneShotEvent, running_loop
 from ..settings.context import BLOCKING
 from ..settings.process import call_in_forked_children
@@ -38,10 +39,24 @@ _MUTEX = threading.RLock()
 class _Waiter:
     """Somebody who waits in a line, on the running loop."""
 
-    __slots__ = ("_order", "granted", "has_place", "is_gone", "is_queued", "line", "loop", "since", "started", "waited")
+    __slots__ = (
+        "_order",
+        "context",
+        "granted",
+        "has_place",
+        "is_gone",
+        "is_queued",
+        "line",
+        "loop",
+        "since",
+        "started",
+        "waited",
+    )
 
     def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, order: tuple[int, float, int]) -> None:
         self.line, self.loop, self._order = line, loop, order
+        #: What holds a place in the line may be a backward that waits for what this one holds.
+        self.context = copy_context()
         #: By the clock of its loop.
         self.since = loop.time()
         self.granted = OneShotEvent(loop)
@@ -64,6 +79,31 @@ class _Waiter:
         if not (self.granted.set() if is_here else self.granted.set_threadsafe()):
             self.has_place = False
         return self.has_place
+
+
+@final
+class _Place:
+    """A place that a context has taken, which those in line wait for.
+
+    Args:
+        line: the line.
+    """
+
+    __slots__ = ("line",)
+
+    def __init__(self, line: Line) -> None:
+        #: None once it has been given back.
+        self.line: Line | None = line
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it has not been given back."""
+        return self.line is not None
+
+    def dependents(self) -> list[Context]:
+        """Return the contexts of those who wait for a place; takes no lock."""
+        line = self.line
+        return [] if line is None else line.contexts_waiting()
 
 
 @final
@@ -140,8 +180,12 @@ class Line:
         """Return how many are ahead of one that waits; takes no lock, since a signal handler may ask."""
         return sum(1 for other in self._waiting.copy() if other < waiter and not other.is_gone)
 
+    def contexts_waiting(self) -> list[Context]:
+        """Return the contexts of those who wait; takes no lock."""
+        return [one.context for one in self._waiting.copy() if not one.is_gone]
+
     async def enter(self) -> None:
-        """Take a place; suspends until it is the caller's turn.
+        """Take a place, which this context holds then; suspends until it is the caller's turn.
 
         Raises:
             GraphError: no asyncio loop is running.
@@ -151,6 +195,7 @@ class Line:
         with _MUTEX:
             if not self.waiting and self._has_place() and self._next_start(loop) is None:
                 self._start(loop)
+                self._hold_place()
                 return
             if BLOCKING.get():
                 raise BlockingError(
@@ -161,20 +206,41 @@ class Line:
             heappush(self._waiting, waiter)
             self._loops[loop] = self._loops.get(loop, 0) + 1
             self._admit()
+        permit = begin_wait()
         try:
-            # The requests before it may call a backward that needs one of the permits.
-            lend_for_request()
+            lend_to_dependencies()
             tell_profiles(waiter)
             await _turn_of(waiter)
         except BaseException:
             self._withdraw(waiter)
+            force_end_wait(permit)
             raise
         with _MUTEX:
             self.waited += waiter.waited
             self.longest_wait = max(self.longest_wait, waiter.waited)
+        # Now, since those who wait for a permit of the device may be lent one by those who wait for this place.
+        self._hold_place()
+        try:
+            await end_wait(permit)
+        except BaseException:
+            self.leave()
+            raise
+
+    def _hold_place(self) -> None:
+        # A rate makes nobody wait for those who have started.
+        if self._requests is not None:
+            hold(_Place(self))
 
     def leave(self) -> None:
-        """Give a place back, and the next in line has it; from any thread."""
+        """Give a place back, the last one that this context has taken, and the next in line has it; from any thread."""
+        for held in reversed(HELD.get()):
+            if isinstance(held, _Place) and held.line is self:
+                held.line = None
+                let_go(held)
+                break
+        self._return_place()
+
+    def _return_place(self) -> None:
         with _MUTEX:
             self.in_use -= 1
             self._admit()
@@ -241,7 +307,7 @@ class Line:
                 self.started -= 1
                 if waiter.started in self._starts:
                     self._starts.remove(waiter.started)
-                self.leave()
+                self._return_place()
                 return
             if not waiter.is_queued:
                 return

@@ -136,6 +136,10 @@ class CallerLike(Protocol):
     def node(self) -> Any:
         """The node in whose body or hook it has asked; None outside of one."""
 
+    @property
+    def context(self) -> Context:
+        """That in which it has asked."""
+
 
 class RunningBackward(Protocol):
     """The part of the running GraphTask that graph, functions and checkpoints use; they do not import the engine."""

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from ...core.engine.dependents import HELD
+from ...core.engine.device_limit import PERMIT
 from ...core.engine.loops import MAX_NESTED_ON_STACK, run_on_new_stack
 from ...core.graph.background import background
 from ...core.graph.creation import observe_nodes
@@ -21,6 +23,7 @@ from ...core.settings.arguments import describe, must_be
 from ...core.settings.context import (
     ANOMALY,
     BLOCKING,
+    CALLERS,
     CURRENT_GRAPH_TASK,
     CURRENT_NODE,
     LOOP_BELOW,
@@ -144,7 +147,7 @@ def call_directly(call: Callable[..., Any], *args: Any) -> Any:
 # --- the context of the forward ----------------------------------------------------------------------
 
 #: Context variables that a recomputation takes from the backward it runs in, and not from the forward.
-_OF_BACKWARD = (CURRENT_GRAPH_TASK, CURRENT_NODE, BLOCKING, LOOP_BELOW, NESTED)
+_OF_BACKWARD = (CURRENT_GRAPH_TASK, CURRENT_NODE, BLOCKING, LOOP_BELOW, NESTED, PERMIT, HELD, CALLERS)
 
 
 def user_hooks() -> Any:

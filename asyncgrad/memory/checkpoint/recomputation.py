@@ -13,11 +13,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from itertools import zip_longest
 from types import FrameType
 from typing import Any, NamedTuple, final
 
 from ...core.arrays.values import counted
+from ...core.engine.dependents import hold, let_go
+from ...core.engine.device_limit import wait_with_loan
 from ...core.graph.node import LEAF_ORDER, Node
 from ...core.graph.packed import unpacked_entries
 from ...core.graph.saved import changed_error, version_of
@@ -202,7 +205,7 @@ class Recomputation:
         self._record = record
         self._lock = threading.RLock()
         #: While it runs on an event loop, who else waits for its end, on which loop; None at other times.
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] | None = None
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None], Context]] | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -245,16 +248,28 @@ class Recomputation:
         while not self.is_done:
             if self._waiting is None:
                 self._waiting = []
+                hold(self)
                 try:
                     yield from self._run(function)
                 finally:
+                    let_go(self)
                     self._wake_waiting()
             else:
                 # If this run fails or is cancelled, one of those that wait runs it again.
                 loop = asyncio.get_running_loop()
                 future = loop.create_future()
-                self._waiting.append((loop, future))
-                yield future
+                self._waiting.append((loop, future, copy_context()))
+                # The function may await a backward that needs the place on a device of the body that waits.
+                yield wait_with_loan(future)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it runs, and others may wait for it."""
+        return self._waiting is not None
+
+    def dependents(self) -> list[Context]:
+        """Return the contexts of those who wait for it; takes no lock."""
+        return [context for _, _, context in self._waiting or ()]
 
     def _run(self, function: Callable[[Recomputation], Steps]) -> Steps:
         try:
@@ -270,7 +285,7 @@ class Recomputation:
 
     def _wake_waiting(self) -> None:
         waiting, self._waiting = self._waiting or [], None
-        for loop, future in waiting:
+        for loop, future, _ in waiting:
             # A loop that has been closed has nobody waiting.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(wake, future)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dis
 import gc
 import math
 import signal
 import sys
+import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -16,7 +20,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.core.engine.failing_graph import FailingGraph
-from tests.support.functions import awaiting
+from tests.programs.test_interrupts_at_any_line import LIBRARY, beginnings_of_lines
+from tests.support.functions import awaiting, calling
 from tests.support.leaves import leaf
 from tests.support.loops import LOOP_KINDS, loop_factory
 from tests.support.settings import loop_budget
@@ -347,3 +352,100 @@ def test_a_loop_that_is_closed_in_mid_backward_has_every_gradient_put_back(kind,
     assert scene.has_not_happened()
     assert unraisable == []
     assert ["destroyed" in report["message"] for report in reports] == [True]
+
+
+# A signal while work is sent to another thread.
+
+#: The functions that send work, and wait for its end.
+SENDING = {"call_on", "call_on_worker", "join", "result_of", "_end_job", "_run_on_worker"}
+
+
+def sent_by(way: str, work: Callable[[], None]) -> Any:
+    """What sends `work` to another thread, as an awaitable."""
+    if way == "forward":
+        return ag.forward(work)
+    if way == "call":
+        return ag.device("thread:0").call(work)
+
+    def body(grad: Any) -> None:
+        work()
+
+    return calling(leaf(1.0).to("thread:0"), body).backward()
+
+
+def interrupted_in(names: set[str], line: int, call: Callable[[], object]) -> tuple[int, bool]:
+    """Interrupt a call at a line of functions of the library; return how many of these have run, and whether it was."""
+    seen = 0
+    is_due = was_interrupted = False
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal seen, is_due
+        code = frame.f_code
+        if code.co_name not in names or not code.co_filename.startswith(LIBRARY):
+            return None
+        if event == "line" and not was_interrupted:
+            seen += 1
+            is_due = is_due or seen == line
+            # At the NOP of a `try` in a `try` no signal can come, and the outer one would not see it.
+            is_nop = code.co_code[frame.f_lasti] == dis.opmap["NOP"]
+            if is_due and not is_nop and frame.f_lasti in beginnings_of_lines(code):
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        was_interrupted = True
+    finally:
+        sys.settrace(before)
+    return seen, was_interrupted
+
+
+# A coroutine that had yet to be awaited is reported by Python itself.
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("way", ["forward", "call", "a body on a device"])
+def test_an_interrupt_at_any_line_that_sends_work_comes_out_when_the_work_has_ended(way):
+    def run(line: int) -> tuple[int, bool]:
+        """Interrupt at a line, by its number among those that run; return how many have, and whether it came out."""
+        let_go, running = threading.Event(), []
+
+        def work() -> None:
+            running.append(True)
+            let_go.wait(10.0)
+            running.pop()
+
+        async def main() -> None:
+            ticker = asyncio.ensure_future(release())
+            try:
+                await sent_by(way, work)
+            finally:
+                assert running == []
+                await ticker
+
+        async def release() -> None:
+            await settle()
+            let_go.set()
+
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(main())
+        try:
+            lines, was_interrupted = interrupted_in(SENDING, line, lambda: loop.run_until_complete(task))
+            if not task.done():
+                # It came in a callback of the loop.
+                with contextlib.suppress(KeyboardInterrupt):
+                    loop.run_until_complete(task)
+            elif was_interrupted:
+                assert isinstance(task.exception(), KeyboardInterrupt)
+            assert running == []
+        finally:
+            loop.close()
+        return lines, was_interrupted
+
+    lines, _ = run(0)
+    assert lines > 5
+    for line in range(1, lines + 1):
+        run(line)
+    gc.collect()

@@ -121,6 +121,33 @@ async def test_a_wait_in_a_deeper_backward_counts_for_every_body_around_it():
     assert is_at_rest(*outs)
 
 
+@pytest.mark.parametrize("requests", [1, 2, 3])
+async def test_a_request_within_requests_of_a_body_may_run_a_backward_through_the_node_of_the_body(requests):
+    asked = []
+
+    def request_through(inner):
+        @ag.batched
+        async def request(items):
+            await inner()
+            return items
+
+        return lambda: request(0)
+
+    async def ask(grad):
+        if not asked:
+            asked.append(True)
+            await made()
+
+    out = awaiting(leaf(1.0), ask)
+    made = lambda: out.backward(np.ones(1), retain_graph=True)
+    for _ in range(requests):
+        made = request_through(made)
+    async with asyncio.timeout(10.0):
+        await out.backward(np.ones(1), retain_graph=True)
+
+    assert is_at_rest(out)
+
+
 async def test_backwards_nested_in_one_body_wait_for_each_other_and_not_for_the_body():
     x, inside, most = leaf(1.0), 0, 0
 

@@ -185,6 +185,42 @@ def test_a_loop_closed_in_mid_backward_frees_its_work_on_the_workers(monkeypatch
     assert x.grad is None
 
 
+@pytest.mark.parametrize("worker", ["a worker", "thread:0"])
+def test_a_worker_may_collect_the_sender_of_any_job(no_collector, worker):
+    lock, begun, taken, ended = threading.Lock(), threading.Event(), threading.Event(), threading.Event()
+
+    def needs_lock():
+        begun.set()
+        assert taken.wait(PATIENCE)
+        with lock:
+            ended.set()
+
+    def collects():
+        with lock:
+            taken.set()
+            # Closes the call of `needs_lock`, which does not end before this has let go of the lock.
+            gc.collect()
+        return ended.wait(PATIENCE)
+
+    async def until_begun():
+        calls.append(asyncio.ensure_future(ag.forward(needs_lock)))
+        while not begun.is_set():  # noqa: ASYNC110  # set in another thread
+            await asyncio.sleep(0)
+
+    async def collect():
+        return await (ag.forward(collects) if worker == "a worker" else ag.device(worker).call(collects))
+
+    calls: list[asyncio.Future[None]] = []
+    loop = asyncio.new_event_loop()
+    with ag.workers(2):
+        loop.run_until_complete(until_begun())
+        loop.close()
+        calls.pop()._log_destroy_pending = False
+        del loop
+        with asyncio.Runner() as runner:
+            assert runner.run(asyncio.wait_for(collect(), PATIENCE))
+
+
 def test_a_worker_may_collect_the_sender_of_its_own_job(no_collector):
     begun, let_go, ended = threading.Event(), threading.Event(), threading.Event()
 

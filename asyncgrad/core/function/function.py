@@ -69,6 +69,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Function", "FunctionNode"]
 
+#: Named here, since an attribute of a module takes twice as long to look up.
+_ndarray = np.ndarray
+
 #: A profile of the whole process replaces it: see core/graph/wrappers.py.
 _recording = RECORDING.get
 register_wrapper(globals())
@@ -712,7 +715,7 @@ class FunctionNode(SavingNode):
         if result.__class__ is tuple and self._argument_trees is None and len(result) == self._arguments:
             # As nearly all rules do.
             grads = result
-        elif self._arguments == 1 and self._argument_trees is None and isinstance(result, (np.ndarray, TensorBase)):
+        elif self._arguments == 1 and self._argument_trees is None and isinstance(result, (_ndarray, TensorBase)):
             grads = (result,)
         else:
             grads = self._one_for_each_argument(result, rule)
@@ -726,9 +729,9 @@ class FunctionNode(SavingNode):
                     f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward, "
                     "which was no tensor: return None there"
                 )
-            if grad.__class__ is np.ndarray or isinstance(grad, TensorBase) or index in self._values:
+            if grad.__class__ is _ndarray or isinstance(grad, TensorBase) or index in self._values:
                 continue
-            if not (isinstance(grad, (np.ndarray, np.generic)) or values.is_device_array(grad)):
+            if not (isinstance(grad, (_ndarray, np.generic)) or values.is_device_array(grad)):
                 raise GradientTypeError(
                     f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward: "
                     "return a tensor, an array or None"

@@ -110,11 +110,11 @@ async def drive(graph_task: GraphTask, begun: Stop | NodeTurn | None) -> list[An
             step: Stop | NodeTurn | None = None
             if group is None or not group.pauses:
                 step, begun = begun or in_context(graph_task.executor.run, deadline, clock), None
+                if step.__class__ is NodeTurn:
+                    group = group or NodeTaskGroup(graph_task, running_loop())
+                    step = group.start_ready(step, in_context, deadline, clock)
                 if step is Stop.DRAINED and (group is None or not group.running):
                     break
-                if isinstance(step, NodeTurn):
-                    group = group or NodeTaskGroup(graph_task, running_loop())
-                    group.start(step)
             if group is not None and (step is None or step is Stop.DRAINED):
                 await group.wait()
                 resumed, deadline = time_left(clock, budget)

@@ -221,6 +221,10 @@ class Function:
         return call.run()
 
 
+#: What a Function has that does not define them. Named here, since an attribute of a class takes long to look up.
+_NO_VJP, _NO_BACKWARD = Function.vjp, Function.backward
+
+
 def _named_after(function: type[Function], coroutine: Coroutine[object, None, object]) -> object:
     """Return a coroutine with the name that Python says of it if nobody awaits it."""
     setattr(coroutine, "__qualname__", f"{function.__qualname__}.apply")  # noqa: B010  # no attribute for mypy
@@ -653,12 +657,12 @@ class FunctionNode(SavingNode):
             if grad is None and ctx.materialize_grads and slot.dtype is not None:
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
-        if self.function._takes_rows and (row := ROW.get()) is not None and row.is_here():
-            return row.ask(self, tensors, functools.partial(answer_rows, self))
         function = self.function
+        if (row := ROW.get()) is not None and function._takes_rows and row.is_here():
+            return row.ask(self, tensors, functools.partial(answer_rows, self))
         # Nearly all define this alone.
         backward = function.backward
-        if function.vjp is not Function.vjp or backward is Function.backward:
+        if function.vjp is not _NO_VJP or backward is _NO_BACKWARD:
             if function._takes_rows_alone:
                 return self._answer_one_row(tensors)
             backward = _backward_of(function, checked=True)

@@ -71,6 +71,8 @@ __all__ = ["Function", "FunctionNode"]
 
 #: Named here, since an attribute of a module takes twice as long to look up.
 _ndarray = np.ndarray
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_grad_mode, _row = GRAD_MODE.get, ROW.get
 
 #: A profile of the whole process replaces it: see core/graph/wrappers.py.
 _recording = RECORDING.get
@@ -647,7 +649,7 @@ class FunctionNode(SavingNode):
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
-        ctx, recorded = self.ctx, GRAD_MODE.get()
+        ctx, recorded = self.ctx, _grad_mode()
         tensors: list[Any] = []
         # Without `strict`, as in `NodeTask`, which gives one for each.
         for grad, slot in zip(grads, self.input_metadata):  # noqa: B905
@@ -658,7 +660,7 @@ class FunctionNode(SavingNode):
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
         function = self.function
-        if (row := ROW.get()) is not None and function._takes_rows and row.is_here():
+        if (row := _row()) is not None and function._takes_rows and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
         # Nearly all define this alone.
         backward = function.backward
@@ -742,7 +744,7 @@ class FunctionNode(SavingNode):
                 )
         if not are_all_tensors:
             grads = tuple(map(grads.__getitem__, edges))
-        is_on_host, is_recorded = self.device is None or self.device.has_host_arrays, GRAD_MODE.get()
+        is_on_host, is_recorded = self.device is None or self.device.has_host_arrays, _grad_mode()
         if is_on_host and not is_recorded:
             return grads
         # Nothing of arrays is done to what is none.

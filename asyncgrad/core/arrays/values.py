@@ -91,11 +91,7 @@ def wrap(value: Any, device: Any) -> Any:
 
     A `device` of None means the default device: a Function applied to no tensor has no device.
     """
-    if (
-        value.__class__ is not _ndarray
-        and not isinstance(value, (_ndarray, np.generic))
-        and not is_device_array(value)
-    ):
+    if value.__class__ is not _ndarray and not isinstance(value, (_ndarray, np.generic)) and not is_device_array(value):
         return value.gradient if value.__class__ is ValueGradient else value
     tensor_class, default_device = _registered
     if device is not None and device.has_host_arrays:

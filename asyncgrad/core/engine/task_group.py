@@ -202,9 +202,9 @@ class NodeTaskGroup:
             if finished or self.pauses or clock() > deadline:
                 return turn
             step: Stop | NodeTurn = in_context(graph_task.executor.run, deadline, clock)
-            if step.__class__ is not NodeTurn:
+            if not isinstance(step, NodeTurn):
                 return step
-            turn = step  # type: ignore[assignment]  # mypy does not narrow by a class that is no type of a tuple
+            turn = step
 
     def _start(self, turn: NodeTurn) -> None:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""

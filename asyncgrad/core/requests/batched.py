@@ -20,6 +20,9 @@ from .batch import Batch, BatchOwner, Reason
 
 __all__ = ["BatchStatistics", "Batched", "all_batched", "batched"]
 
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_grad_mode = GRAD_MODE.get
+
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 R = TypeVar("R")
@@ -151,7 +154,7 @@ class Batched(BatchOwner, Generic[T, R]):
                 f"{self.name} takes one item, and was given {count} arguments: call it once for each item, as in "
                 f"await asyncio.gather(*map({name}, items)), or write {name}((a, b)) for an item of several parts"
             )
-        recorded = bool(GRAD_MODE.get())
+        recorded = bool(_grad_mode())
         reference = self._here.batches.get(recorded)
         batch = None if reference is None else reference()
         if batch is None or batch.is_closed or batch.loop is not asyncio._get_running_loop():

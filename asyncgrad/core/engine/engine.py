@@ -55,6 +55,7 @@ _next_id = itertools.count().__next__
 _blocking, _clock, _loop_budget, _permit = BLOCKING.get, CLOCK.get, LOOP_BUDGET.get, PERMIT.get
 _current, _set_current, _set_grad_mode = CURRENT_GRAPH_TASK.get, CURRENT_GRAPH_TASK.set, GRAD_MODE.set
 _unrecorded, _anomaly, _compiled_after = UNRECORDED.get, ANOMALY.get, COMPILED_AFTER.get
+_log_is_enabled = LOG_IS_ENABLED.get
 
 register_background(LoopBackground())
 
@@ -220,7 +221,7 @@ def _make_graph_task(
         graph_task.recorded_since = None if _is_numbered_around(graph_task) else next_order()
     if to_release is not None or most_answers:
         graph_task.to_release, graph_task.most_answers = to_release, most_answers or 1
-    if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):
+    if observers_in_use[0] or _log_is_enabled(DEBUG, True):
         graph_task.observation, graph_task.observed_steps = observe(), observe_steps(graph_task)
     if sums or _compiled_after() is not None:
         graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)

@@ -62,8 +62,32 @@ def models(length: int) -> list[tuple[Any, Any]]:
     return roots
 
 
+class Waiting(ag.Function):
+    """Its input; its backward waits for a turn of the event loop."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        """Return a copy of the input."""
+        return x.numpy().copy()
+
+    @staticmethod
+    async def backward(ctx: Any, grad: Any) -> Any:
+        """Return the gradient after a turn of the event loop."""
+        await asyncio.sleep(0)
+        return grad
+
+
+def waiting_chain(length: int) -> list[tuple[Any, Any]]:
+    """Return the end of a chain of `length` nodes that wait, size 16."""
+    y: Any = ag.tensor(np.linspace(0.1, 0.9, 16), requires_grad=True)
+    for _ in range(length):
+        y = Waiting.apply(y)
+    return [(y, np.ones(16))]
+
+
 WORKLOADS = {
     "chain of size 16": Workload(chain, "node", 2_000),
+    "chain of nodes that wait": Workload(waiting_chain, "node", 500),
     "whole model of 8 nodes": Workload(models, "model", 100),
 }
 

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BackwardOptions", "GradOptions", "ValueRoot", "backward", "begin_backward", "capture", "grad"]
 
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_training_steps = TRAINING_STEPS.get
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -176,7 +179,7 @@ def begin_backward(
         accumulate=True,
         inputs=() if wanted is None else input_edges(wanted, structure),
     )
-    training_steps = TRAINING_STEPS.get()
+    training_steps = _training_steps()
     return _in_training_steps(training_steps, run) if training_steps else run
 
 

@@ -37,6 +37,9 @@ __all__ = [
     "start_of",
 ]
 
+#: Named here, since an attribute of a module takes twice as long to look up.
+_ndarray = np.ndarray
+
 Root = TensorBase | GradientEdge
 
 
@@ -257,7 +260,7 @@ def _plain_start(root: TensorBase, gradient: Any) -> tuple[list[Edge], list[Any]
     # What a Value has is no array: it is asked for none.
     if node is None or root._view is not None or node.meta is not None or root._value_metadata is not None:
         return None
-    if root._data.__class__ is not np.ndarray:
+    if root._data.__class__ is not _ndarray:
         return None
     if gradient is None:
         if node.shape != () or node.dtype.kind != "f":
@@ -271,7 +274,7 @@ def _plain_start(root: TensorBase, gradient: Any) -> tuple[list[Edge], list[Any]
             if gradient._device is not node.device:
                 return None
             array = gradient._data
-        if array.__class__ is not np.ndarray or array.shape != node.shape or array.dtype is not node.dtype:
+        if array.__class__ is not _ndarray or array.shape != node.shape or array.dtype is not node.dtype:
             return None
         # The caller may write into theirs meanwhile.
         start = array.copy("K")
@@ -293,8 +296,8 @@ def _own_gradient(gradient: Any, device: object, create_graph: bool) -> Any:
     """
     array = gradient._data if isinstance(gradient, TensorBase) else gradient
     if create_graph:
-        return values.wrap(private_copy(gradient) if isinstance(array, np.ndarray) else gradient, device)
-    return private_copy(array) if isinstance(array, np.ndarray) else array
+        return values.wrap(private_copy(gradient) if isinstance(array, _ndarray) else gradient, device)
+    return private_copy(array) if isinstance(array, _ndarray) else array
 
 
 def _own_if_fitting(gradient: Any, edge: Edge, create_graph: bool) -> Any:
@@ -308,10 +311,10 @@ def _own_if_fitting(gradient: Any, edge: Edge, create_graph: bool) -> Any:
     if isinstance(gradient, TensorBase):
         array, is_there = gradient._data, device is gradient._device
     else:
-        array, is_there = gradient, gradient.__class__ is np.ndarray and (device is None or device.has_host_arrays)
+        array, is_there = gradient, gradient.__class__ is _ndarray and (device is None or device.has_host_arrays)
     if not is_there or array.shape != slot.shape or array.dtype is not slot.dtype:
         return None
-    is_plain = not create_graph and array.__class__ is np.ndarray
+    is_plain = not create_graph and array.__class__ is _ndarray
     return private_copy(array) if is_plain else _own_gradient(gradient, node.device, create_graph)
 
 
@@ -338,7 +341,7 @@ def _check_gradient(index: int, root: Root, gradient: Any, metadata: InputMetada
     if not isinstance(gradient, TensorBase):
         values.refuse_masked(gradient)
         is_device_array = values.is_device_array(gradient)
-        if not (is_device_array or isinstance(gradient, (np.ndarray, np.generic, int, float, complex))):
+        if not (is_device_array or isinstance(gradient, (_ndarray, np.generic, int, float, complex))):
             raise GradientTypeError(
                 must_be(
                     f"the gradient of root {index} ({label_of(root)})",

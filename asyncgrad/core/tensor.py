@@ -261,7 +261,7 @@ class Tensor(Variable):
             ArgumentTypeError: the tensor is on a device whose arrays are not NumPy's.
         """
         data = self._data
-        if data.__class__ is not np.ndarray and is_device_array(data):
+        if data.__class__ is not _ndarray and is_device_array(data):
             raise self._not_on_host("t.numpy()", "t.to('cpu').numpy()")
         view: np.ndarray = data.view()
         return view
@@ -278,7 +278,7 @@ class Tensor(Variable):
         `float(t)` does the same, except in a function that a transform differentiates, where it raises.
         """
         data = self._data
-        if index and data.__class__ is not np.ndarray and is_device_array(data):
+        if index and data.__class__ is not _ndarray and is_device_array(data):
             # The method of another library may take no index.
             place = index[0] if len(index) == 1 else index
             data, index = data[place] if isinstance(place, tuple) else data.reshape(-1)[place], ()
@@ -328,7 +328,7 @@ class Tensor(Variable):
         # Whole numbers and truth values have no derivative: no history is lost with them.
         if self._requires_grad() and (dtype is None or np.dtype(dtype).kind not in "biu"):
             self._needs_no_grad("an ndarray", "t.numpy()", *array_advice(self, RULES.__contains__))
-        if self._data.__class__ is not np.ndarray and is_device_array(self._data):
+        if self._data.__class__ is not _ndarray and is_device_array(self._data):
             raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:
             return np.asarray(self._data, dtype)
@@ -1052,7 +1052,7 @@ class Tensor(Variable):
         self._may_be_number(False)
         number = self._data
         # An array of another library may have no __index__.
-        return operator.index(number if number.__class__ is np.ndarray else number.item())
+        return operator.index(number if number.__class__ is _ndarray else number.item())
 
     def __round__(self, ndigits: int | None = None) -> float:
         self._may_be_number(self._requires_grad() and is_plain_conversion())
@@ -1358,7 +1358,7 @@ def asarray(
         placed = converted if device is None else converted.to(device)
         wants_grad = truth(requires_grad, "requires_grad") and not placed.requires_grad
         return placed.detach().requires_grad_() if wants_grad else placed
-    if data.__class__ is np.ndarray:
+    if data.__class__ is _ndarray:
         array = data if dtype is None else data.astype(dtype, copy=False)
     else:
         array = array_of_data(data, dtype, copy=None)

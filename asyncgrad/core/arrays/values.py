@@ -74,6 +74,9 @@ __all__ = [
     "zeros_like",
 ]
 
+#: Named here, since an attribute of a module takes twice as long to look up.
+_ndarray = np.ndarray
+
 #: The class of the tensors that `wrap` makes, and its default device; set when `Tensor` registers itself.
 _registered: list[Any] = [TensorBase, None]
 
@@ -88,23 +91,19 @@ def wrap(value: Any, device: Any) -> Any:
 
     A `device` of None means the default device: a Function applied to no tensor has no device.
     """
-    if (
-        value.__class__ is not np.ndarray
-        and not isinstance(value, (np.ndarray, np.generic))
-        and not is_device_array(value)
-    ):
+    if value.__class__ is not _ndarray and not isinstance(value, (_ndarray, np.generic)) and not is_device_array(value):
         return value.gradient if value.__class__ is ValueGradient else value
     tensor_class, default_device = _registered
     if device is not None and device.has_host_arrays:
         # The most common kinds, without a call: an array of NumPy's, and a number of its.
-        if type(value) is np.ndarray:
+        if type(value) is _ndarray:
             return tensor_class(value, None, 0, device)
         if isinstance(value, np.generic):
             return tensor_class(np.asarray(value), None, 0, device)
     if device is None:
         device = DEFAULT_DEVICE.get() or default_device
     array = as_array(value)
-    if array.__class__ is np.ndarray and device is not None and not device.has_host_arrays:
+    if array.__class__ is _ndarray and device is not None and not device.has_host_arrays:
         # A user's function has computed it on the host.
         array = device.from_host(array)
     return tensor_class(array, None, 0, device)
@@ -132,14 +131,14 @@ def is_device_array(value: Any) -> bool:
     """Tell whether this is an array of another library that NumPy's functions accept."""
     return (
         hasattr(type(value), "__array_function__")
-        and not isinstance(value, (np.ndarray, TensorBase))
+        and not isinstance(value, (_ndarray, TensorBase))
         and hasattr(value, "dtype")
     )
 
 
 def is_recorder(array: Any) -> bool:
     """Tell whether an array records NumPy's calls: it says that it is an ndarray, and has no memory that NumPy sees."""
-    return type(array) is not np.ndarray and array.__class__ is np.ndarray
+    return type(array) is not _ndarray and array.__class__ is _ndarray
 
 
 def recorded_whole(function: Callable[..., Any], array: Any, *others: Any) -> Any:
@@ -167,10 +166,10 @@ def as_array(value: Any) -> Any:
         ArgumentTypeError: the value is a masked array.
         ArgumentError: it is a list of rows of different lengths.
     """
-    if value.__class__ is np.ndarray:
+    if value.__class__ is _ndarray:
         recorder: Any = value
         # It may stand for a number.
-        return value if type(value) is np.ndarray else recorder.as_array()
+        return value if type(value) is _ndarray else recorder.as_array()
     refuse_masked(value)
     if is_device_array(value):
         return value
@@ -206,7 +205,7 @@ def refuse_masked(value: Any) -> None:
         ArgumentTypeError: the value is a masked array.
     """
     # The first two tests are for speed, and so that only a program with masked arrays imports numpy.ma.
-    if value.__class__ is not np.ndarray and isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray):
+    if value.__class__ is not _ndarray and isinstance(value, _ndarray) and isinstance(value, np.ma.MaskedArray):
         raise ArgumentTypeError(
             f"a masked array of shape {value.shape} and dtype {value.dtype} would lose its mask in a tensor: write "
             "m.filled(value), or compute with m.data and pick the elements that count by np.where(m.mask, 0, ...)"
@@ -215,21 +214,21 @@ def refuse_masked(value: Any) -> None:
 
 def as_like(array: Any, other: Any) -> Any:
     """Return a new NumPy array as an array of the type and device of `other`, as NumPy's `like=` does."""
-    if other.__class__ is np.ndarray or not is_device_array(other) or is_device_array(array):
+    if other.__class__ is _ndarray or not is_device_array(other) or is_device_array(array):
         return array
     return _asarray(array, like=other)
 
 
 def zeros_like(other: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
     """Return an array of zeros of the type and device of the array `other`, and of its dtype unless one is given."""
-    if type(other) is np.ndarray or not makes_arrays(other):
+    if type(other) is _ndarray or not makes_arrays(other):
         return np.zeros(shape, dtype or other.dtype)
     return _zeros(shape, dtype or other.dtype, like=other)
 
 
 def ones_like(other: Any, shape: int | tuple[int, ...]) -> Any:
     """Return an array of ones of the type, dtype and device of the array `other`."""
-    if type(other) is np.ndarray or not makes_arrays(other):
+    if type(other) is _ndarray or not makes_arrays(other):
         # The same as np.ones, in half of the time for a short array.
         ones = np.empty(shape, other.dtype)
         ones.fill(1)
@@ -247,7 +246,7 @@ def _device_ones(other: Any, shape: Any) -> Any:
 
 def arange_like(other: Any, length: int) -> Any:
     """Return the numbers below `length` as an array of the type and device of the array `other`."""
-    if type(other) is np.ndarray or not makes_arrays(other):
+    if type(other) is _ndarray or not makes_arrays(other):
         return np.arange(length)
     return _arange(length, like=other)
 
@@ -259,7 +258,7 @@ def empty_like(other: Any, shape: tuple[int, ...] | None = None, dtype: Any = No
     """
     if shape is None:
         shape = other.shape
-    if type(other) is np.ndarray or not makes_arrays(other):
+    if type(other) is _ndarray or not makes_arrays(other):
         return np.empty(shape, dtype or other.dtype)
     return _empty_like(other, dtype or other.dtype, order="C", shape=shape)
 
@@ -299,7 +298,7 @@ def array_interface(array: Any) -> Any:
 
     An array of another library has it as `__cuda_array_interface__`, which NumPy does not read as its own.
     """
-    has_own = isinstance(array, np.ndarray) and not is_recorder(array)
+    has_own = isinstance(array, _ndarray) and not is_recorder(array)
     return array.__array_interface__ if has_own else array.__cuda_array_interface__
 
 
@@ -310,7 +309,7 @@ def on_device(array: np.ndarray, device: Any) -> Any:
 
 def given_on_device(value: Any, device: Any) -> Any:
     """Return what a user's function has returned: a NumPy array on a device that has others, anything else as it is."""
-    if device is None or device.has_host_arrays or not isinstance(value, (np.ndarray, np.generic)):
+    if device is None or device.has_host_arrays or not isinstance(value, (_ndarray, np.generic)):
         return value
     return device.from_host(np.asarray(value))
 
@@ -351,14 +350,14 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
             if want != 1:
                 return None
             axes += (axis,)
-    if type(value) is np.ndarray:
+    if type(value) is _ndarray:
         # What np.sum and np.reshape do, without their overhead, which costs as much as summing a few thousand numbers.
         if value.itemsize == 2 and value.dtype.kind == "f":
             # Along other axes than the last NumPy rounds each partial sum: thousands of ones add up to 2,048.
             # test_a_gradient_over_more_elements_than_float16_counts_is_that_of_float64_rounded.
             return np.asarray(np.add.reduce(value, axis=axes, dtype=np.float32)).astype(value.dtype).reshape(shape)
         return np.asarray(np.add.reduce(value, axis=axes)).reshape(shape)
-    is_half = isinstance(value, TensorBase) and value._data.__class__ is np.ndarray and value._data.dtype == np.float16
+    is_half = isinstance(value, TensorBase) and value._data.__class__ is _ndarray and value._data.dtype == np.float16
     if is_half:
         total = own_function(np.sum, value)(value, axis=axes, dtype=np.float32).astype(np.float16)
     else:
@@ -459,7 +458,7 @@ def owned(array: np.ndarray) -> np.ndarray:
 
 def has_memory(value: Any) -> bool:
     """Tell whether a value is an array, NumPy's or another library's, whose memory views may share."""
-    return isinstance(value, np.ndarray) or is_device_array(value)
+    return isinstance(value, _ndarray) or is_device_array(value)
 
 
 def has_nan(value: Any) -> bool:
@@ -510,7 +509,7 @@ def is_labelled(value: Any) -> bool:
 def computes_ufuncs(value: Any) -> bool:
     """Tell whether this is no array, and its class has an `__array_ufunc__` of its own, which NumPy calls."""
     has_own = getattr(type(value), "__array_ufunc__", None) is not None
-    return has_own and not isinstance(value, (np.ndarray, TensorBase)) and not is_device_array(value)
+    return has_own and not isinstance(value, (_ndarray, TensorBase)) and not is_device_array(value)
 
 
 def is_number_dtype(dtype: Any) -> bool:

@@ -269,7 +269,10 @@ class DependencyExecutor:
             self.prepare_to_wait()
         self._in_flight.discard(node)
         if outputs is not None:
-            (self._deliver_there if several_devices[0] else self.deliver)(node, enumerate(outputs), fits)
+            if several_devices[0]:
+                self._deliver_there(node, enumerate(outputs), fits)
+            else:
+                self.deliver(node, enumerate(outputs), fits)
 
     def mark_ended(self, node: Node) -> None:
         """Note that a node has ended after a failure, when `end_turn` is not called any more."""
@@ -316,7 +319,11 @@ class DependencyExecutor:
                 is_plain = target.meta is None and target.shape is not None
                 buffer = buffers[target] = InputBuffer(1 if is_plain else len(target.input_metadata))
             if streams is None:
-                buffer.add(input_nr, value, (node, edge), self._in_place)
+                if buffer.expected is None and buffer.values[input_nr] is None:
+                    # As `add`, without a call.
+                    buffer.values[input_nr] = value
+                else:
+                    buffer.add(input_nr, value, (node, edge), self._in_place)
             else:
                 streams.add(buffer, node, edge, target, input_nr, value, self._in_place)
             if not left:

@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DRIVING", "drive", "drive_blocking", "run_at_once", "run_to_end", "suspension_error"]
 
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_clock = CLOCK.get
+#: As `Stop.DRAINED`, which would be looked up in its class at each node.
+_DRAINED = Stop.DRAINED
+
 #: What libraries of other arrays than NumPy's say of what they lack, and of arrays that they do not take.
 _REFUSALS = (
     "all returned NotImplemented",
@@ -57,8 +62,8 @@ def run_at_once(graph_task: GraphTask, deadline: float) -> Stop | NodeTurn | Non
     """
     in_context = _runner(graph_task)
     try:
-        step: Stop | NodeTurn = in_context(graph_task.executor.run, deadline, CLOCK.get())
-        if step is not Stop.DRAINED:
+        step: Stop | NodeTurn = in_context(graph_task.executor.run, deadline, _clock())
+        if step is not _DRAINED:
             return step
         in_context(graph_task.finish)
     except BaseException as error:
@@ -111,12 +116,12 @@ async def drive(graph_task: GraphTask, begun: Stop | NodeTurn | None) -> list[An
             step: Stop | NodeTurn | None = None
             if group is None or not group.pauses:
                 step, begun = begun or in_context(graph_task.executor.run, deadline, clock), None
-                if step is Stop.DRAINED and (group is None or not group.running):
-                    break
                 if isinstance(step, NodeTurn):
                     group = group or NodeTaskGroup(graph_task, running_loop())
-                    group.start(step)
-            if group is not None and (step is None or step is Stop.DRAINED):
+                    step = group.start_ready(step, in_context, deadline, clock)
+                if step is _DRAINED and (group is None or not group.running):
+                    break
+            if group is not None and (step is None or step is _DRAINED):
                 await group.wait()
                 resumed, deadline = time_left(clock, budget)
             if group is not None and group.finished:
@@ -216,7 +221,7 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
     clock, observation = CLOCK.get(), graph_task.observation
     deadline = inf if observation is None else observation.due
     try:
-        while (step := in_context(graph_task.executor.run, deadline, clock)) is not Stop.DRAINED:
+        while (step := in_context(graph_task.executor.run, deadline, clock)) is not _DRAINED:
             if observation is not None:
                 observation.look_if_due(graph_task)
                 deadline = observation.due

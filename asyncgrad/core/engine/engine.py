@@ -51,6 +51,12 @@ __all__ = ["Engine"]
 
 _next_id = itertools.count().__next__
 
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_blocking, _clock, _loop_budget, _permit = BLOCKING.get, CLOCK.get, LOOP_BUDGET.get, PERMIT.get
+_current, _set_current, _set_grad_mode = CURRENT_GRAPH_TASK.get, CURRENT_GRAPH_TASK.set, GRAD_MODE.set
+_unrecorded, _anomaly, _compiled_after = UNRECORDED.get, ANOMALY.get, COMPILED_AFTER.get
+_log_is_enabled = LOG_IS_ENABLED.get
+
 register_background(LoopBackground())
 
 
@@ -97,7 +103,7 @@ class Engine:
             limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
         if keep_graph is not False and keep_graph == UNTIL_SUCCESS:
             to_release, keep_graph = await _find_runs(start[0], limits), True
-        now, deadline = (CLOCK.get()(), inf) if BLOCKING.get() else time_left(CLOCK.get(), LOOP_BUDGET.get())
+        now, deadline = (_clock()(), inf) if _blocking() else time_left(_clock(), _loop_budget())
         if now > deadline:
             now, deadline = await _wait_for_turn()
         captures = 0 if accumulate else len(inputs)
@@ -108,7 +114,7 @@ class Engine:
         del start, grads  # Now the executor may have the only references to them.
         try:
             graph_task.since = now
-            if BLOCKING.get() or (graph_task.outer is not None and PERMIT.get() is not None):
+            if _blocking() or (graph_task.outer is not None and _permit() is not None):
                 await run_to_end(graph_task)
             elif (step := run_at_once(graph_task, deadline)) is not None:
                 await drive(graph_task, step)
@@ -147,8 +153,8 @@ async def _wait_for_turn() -> tuple[float, float]:
     A backward waits here while it has nothing yet: of a thousand that do, each would have a task of its own in memory.
     One that a body with a permit has called does not: its driver waits after the first node, with the permit lent.
     """
-    budget, clock = LOOP_BUDGET.get(), CLOCK.get()
-    if budget > 0.0 and PERMIT.get() is None:
+    budget, clock = _loop_budget(), _clock()
+    if budget > 0.0 and _permit() is None:
         await next_turn(clock, budget)
     return time_left(clock, budget)
 
@@ -191,7 +197,7 @@ def _make_graph_task(
 ) -> GraphTask:
     root, input_nr, grad = start
     assert root is not None
-    outer = None if CURRENT_GRAPH_TASK.get() is None else calling_backward()
+    outer = None if _current() is None else calling_backward()
     context = contextvars.copy_context()
     graph_task = GraphTask(
         root,
@@ -207,16 +213,16 @@ def _make_graph_task(
         None if outer is None else CURRENT_NODE.get(),
         () if len(roots) == 1 else [edge.node for edge in roots if edge.node is not None],
         exit_on_error,
-        ANOMALY.get(),
+        _anomaly(),
         {leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
     if create_graph:
         graph_task.recorded_since = None if _is_numbered_around(graph_task) else next_order()
     if to_release is not None or most_answers:
         graph_task.to_release, graph_task.most_answers = to_release, most_answers or 1
-    if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):
+    if observers_in_use[0] or _log_is_enabled(DEBUG, True):
         graph_task.observation, graph_task.observed_steps = observe(), observe_steps(graph_task)
-    if sums or COMPILED_AFTER.get() is not None:
+    if sums or _compiled_after() is not None:
         graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)
     else:
         graph_task.executor = _make_uncompiled(graph_task, grad, input_nr)
@@ -240,7 +246,7 @@ def _choose_executor(
     graph_task: GraphTask, grad: Any, input_nr: int, sums: Mapping[Node, tuple[Any, bool]] | None
 ) -> Executor:
     """Return the executor that a backward starts with."""
-    after, observation = COMPILED_AFTER.get(), graph_task.observation
+    after, observation = _compiled_after(), graph_task.observation
     if after is not None and observation is not None and observation.counts_nodes:
         CACHE.miss("a display that counts nodes")
     elif after is not None:
@@ -272,11 +278,11 @@ def _make_uncompiled(graph_task: GraphTask, grad: Any, input_nr: int) -> FastPat
 
 
 def _enter(graph_task: GraphTask, create_graph: bool) -> None:
-    CURRENT_GRAPH_TASK.set(graph_task)
+    _set_current(graph_task)
     if graph_task.streams is not None:
         graph_task.streams.enter()
     # As `set_grad_mode`.
-    GRAD_MODE.set(RECORDING.get() if create_graph else UNRECORDED.get())
-    if BLOCKING.get():
+    _set_grad_mode(RECORDING.get() if create_graph else _unrecorded())
+    if _blocking():
         # A body on an event loop may suspend. The blocking driver sets it again for each coroutine that it steps.
         BLOCKING.set(False)

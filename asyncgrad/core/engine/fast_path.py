@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FastPath"]
 
+#: As `Stop.DRAINED`, which would be looked up in its class at the end of each backward.
+_DRAINED = Stop.DRAINED
+
 _NOTHING: tuple[Any, Any] = (None, None)
 
 
@@ -152,7 +155,7 @@ class FastPath:
             if clock() > deadline:
                 return self._stop_at_deadline(node, newest, arrived)
         self.node = None
-        return Stop.DRAINED
+        return _DRAINED
 
     def _deliver(
         self,

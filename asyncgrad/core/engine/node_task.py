@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeTask", "may_suspend"]
 
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_set_current_node = CURRENT_NODE.set
+
 
 @final
 class NodeTask:
@@ -104,7 +107,7 @@ class NodeTask:
         try:
             if not try_acquire(meta, graph_task, node):
                 await acquire(meta, node, graph_task)
-            CURRENT_NODE.set(node)
+            _set_current_node(node)
             if meta.stream is not None:
                 await self._enter_stream(meta.stream)
             elif graph_task.streams is not None:

@@ -114,14 +114,14 @@ class InputBuffer:
         """
         expected = self.expected
         if expected is None:
-            if value is not None and self.values[input_nr] is None:
-                # The most common case, without a call.
+            self._fold(input_nr, value, in_place)
+            return
+        if self._next < len(expected) and expected[self._next] == arrival:
+            if self.values[input_nr] is None:
+                # As `_fold`, without a call.
                 self.values[input_nr] = value
             else:
                 self._fold(input_nr, value, in_place)
-            return
-        if self._next < len(expected) and expected[self._next] == arrival:
-            self._fold(input_nr, value, in_place)
             self._next += 1
             if not self._early:
                 return

@@ -23,6 +23,7 @@ from ..settings.loop_turn import keep_pace, next_turn
 from ..settings.scheduling import CLOCK
 from .device import is_elsewhere
 from .eager_task import EagerTask, current_task
+from .executor import NodeTurn
 from .graph_task import SUSPENDED
 from .loops import MAX_NESTED_ON_STACK, OneShotEvent, wait_through_cancellation
 from .node_task import NodeTask
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ..settings.scheduling import Clock
     from .device import Device
     from .eager_task import Named
-    from .executor import NodeTurn, TurnExecutor
+    from .executor import Stop, TurnExecutor
     from .graph_task import GraphTask
     from .remote import FunctionJob
 
@@ -48,6 +49,9 @@ __all__ = [
     "job_for_worker",
     "note_suspended",
 ]
+
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_clock = CLOCK.get
 
 #: Guards the counts of pauses, which hooks in several threads may change.
 _PAUSE_LOCK = threading.Lock()
@@ -177,10 +181,34 @@ class NodeTaskGroup:
         #: The executor that knows that a NodeTask has suspended.
         self._told: TurnExecutor | None = None
 
-    def start(self, turn: NodeTurn) -> None:
+    def start_ready(
+        self, turn: NodeTurn, in_context: Callable[..., Any], deadline: float, clock: Clock
+    ) -> Stop | NodeTurn:
+        """Start a node, and those that are ready beside it; return why no further one is started.
+
+        That is what the executor has said; or the turn of the last node, where one has ended or pauses the others, or
+        `clock` has passed `deadline`.
+
+        Args:
+            turn: that of the first node.
+            in_context: calls a function in the context of the backward.
+            deadline: when the time budget ends.
+            clock: what measures it.
+        """
+        graph_task, finished = self._graph_task, self.finished
+        while True:
+            self._start(turn)
+            if finished or self.pauses or clock() > deadline:
+                return turn
+            step: Stop | NodeTurn = in_context(graph_task.executor.run, deadline, clock)
+            if not isinstance(step, NodeTurn):
+                return step
+            turn = step
+
+    def _start(self, turn: NodeTurn) -> None:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
-        graph_task, node = self._graph_task, turn.node
-        node_task = NodeTask(graph_task, node, turn.grads, self)
+        graph_task, (node, grads) = self._graph_task, turn
+        node_task = NodeTask(graph_task, node, grads, self)
         is_seen = graph_task.observation is not None or graph_task.observed_steps is not None
         if node.device is self._home and not is_seen and not several_devices[0]:
             # As it begins nearly always.
@@ -248,7 +276,7 @@ class NodeTaskGroup:
                 self._loop.call_soon(self._scheduler.leave, graph_task.reentrant_depth)
             elif task.start():
                 return False
-            task.since = CLOCK.get()()
+            task.since = _clock()()
             if graph_task.driver is None:
                 note_suspended(graph_task)
             return True
@@ -344,7 +372,10 @@ class NodeTaskGroup:
             if node is not None:
                 # As `GraphTask.end_turn`, nearly always.
                 executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
-                (graph_task.end_turn if graph_task.create_graph else executor.end_turn)(node, outputs)
+                if graph_task.create_graph:
+                    graph_task.end_turn(node, outputs)
+                else:
+                    executor.end_turn(node, outputs)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
         graph_task.executor.node = None

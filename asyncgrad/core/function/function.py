@@ -69,6 +69,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Function", "FunctionNode"]
 
+#: Named here, since an attribute of a module takes twice as long to look up.
+_ndarray = np.ndarray
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_grad_mode, _row = GRAD_MODE.get, ROW.get
+
 #: A profile of the whole process replaces it: see core/graph/wrappers.py.
 _recording = RECORDING.get
 register_wrapper(globals())
@@ -216,6 +221,10 @@ class Function:
         if inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.setup_context):
             return _named_after(cls, call.run_async())
         return call.run()
+
+
+#: What a Function has that does not define them. Named here, since an attribute of a class takes long to look up.
+_NO_VJP, _NO_BACKWARD = Function.vjp, Function.backward
 
 
 def _named_after(function: type[Function], coroutine: Coroutine[object, None, object]) -> object:
@@ -640,7 +649,7 @@ class FunctionNode(SavingNode):
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
-        ctx, recorded = self.ctx, GRAD_MODE.get()
+        ctx, recorded = self.ctx, _grad_mode()
         tensors: list[Any] = []
         # Without `strict`, as in `NodeTask`, which gives one for each.
         for grad, slot in zip(grads, self.input_metadata):  # noqa: B905
@@ -650,12 +659,12 @@ class FunctionNode(SavingNode):
             if grad is None and ctx.materialize_grads and slot.dtype is not None:
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
-        if self.function._takes_rows and (row := ROW.get()) is not None and row.is_here():
-            return row.ask(self, tensors, functools.partial(answer_rows, self))
         function = self.function
+        if (row := _row()) is not None and function._takes_rows and row.is_here():
+            return row.ask(self, tensors, functools.partial(answer_rows, self))
         # Nearly all define this alone.
         backward = function.backward
-        if function.vjp is not Function.vjp or backward is Function.backward:
+        if function.vjp is not _NO_VJP or backward is _NO_BACKWARD:
             if function._takes_rows_alone:
                 return self._answer_one_row(tensors)
             backward = _backward_of(function, checked=True)
@@ -712,7 +721,7 @@ class FunctionNode(SavingNode):
         if result.__class__ is tuple and self._argument_trees is None and len(result) == self._arguments:
             # As nearly all rules do.
             grads = result
-        elif self._arguments == 1 and self._argument_trees is None and isinstance(result, (np.ndarray, TensorBase)):
+        elif self._arguments == 1 and self._argument_trees is None and isinstance(result, (_ndarray, TensorBase)):
             grads = (result,)
         else:
             grads = self._one_for_each_argument(result, rule)
@@ -726,16 +735,16 @@ class FunctionNode(SavingNode):
                     f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward, "
                     "which was no tensor: return None there"
                 )
-            if grad.__class__ is np.ndarray or isinstance(grad, TensorBase) or index in self._values:
+            if grad.__class__ is _ndarray or isinstance(grad, TensorBase) or index in self._values:
                 continue
-            if not (isinstance(grad, (np.ndarray, np.generic)) or values.is_device_array(grad)):
+            if not (isinstance(grad, (_ndarray, np.generic)) or values.is_device_array(grad)):
                 raise GradientTypeError(
                     f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward: "
                     "return a tensor, an array or None"
                 )
         if not are_all_tensors:
             grads = tuple(map(grads.__getitem__, edges))
-        is_on_host, is_recorded = self.device is None or self.device.has_host_arrays, GRAD_MODE.get()
+        is_on_host, is_recorded = self.device is None or self.device.has_host_arrays, _grad_mode()
         if is_on_host and not is_recorded:
             return grads
         # Nothing of arrays is done to what is none.

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["InputMetadata", "call_node", "conform", "fit", "metadata_of", "no_tuple_error"]
 
+#: Named here, since an attribute of a module takes twice as long to look up.
+_ndarray = np.ndarray
+
 
 class InputMetadata(NamedTuple):
     """What the gradient of one forward output must look like.
@@ -84,7 +87,7 @@ def conform(producer: NodeLike, index: int, consumer: NodeLike, input_nr: int, v
 
     Source: validate_outputs of PyTorch's engine.
     """
-    is_array = value.__class__ is np.ndarray
+    is_array = value.__class__ is _ndarray
     # Nearly every gradient fits as it is. Test that without making an InputMetadata. (A node whose slot has no gradient
     # has no dtype.)
     if (

@@ -40,6 +40,9 @@ __all__ = ["Batch", "BatchOwner", "Reason", "key_of", "make_context"]
 
 Reason = Literal["full", "max_wait", "idle"]
 
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_graph_task, _node, _row, _urgency = CURRENT_GRAPH_TASK.get, CURRENT_NODE.get, ROW.get, URGENCY.get
+
 #: So many turns without another call, and the batch is sent.
 _QUIET_TURNS = 2
 #: After so many looks it is sent although there are new calls in each turn: they may never end.
@@ -96,15 +99,15 @@ class _Caller:
     def __init__(self, item: Any, key: Hashable, loop: asyncio.AbstractEventLoop) -> None:
         self.item, self.key, self.future, self.since = item, key, loop.create_future(), loop.time()
         # As `calling_backward`, which each item would call.
-        backward: Any = CURRENT_GRAPH_TASK.get()
+        backward: Any = _graph_task()
         self.backward: GraphTask | None = backward if backward is not None and backward.is_running else None
-        self.node: Any = CURRENT_NODE.get()
+        self.node: Any = _node()
         #: A backward that the request calls may wait for what the caller holds.
         self.context = copy_context()
         #: Its body's permit on a device, until it has it again; None where there is none.
         self.permit: Permit | None = begin_wait()
         #: How urgent the callers are for whom this one works, if any.
-        self.given: Urgency | None = URGENCY.get()
+        self.given: Urgency | None = _urgency()
 
 
 def make_context() -> Context:
@@ -213,7 +216,7 @@ class Batch:
         self._callers[caller] = self._asking[caller] = None
         self._calls += 1
         try:
-            row = ROW.get()
+            row = _row()
             if caller.backward is not self._newest or row is not None:
                 self._add_scheduler(caller.backward, row)
             if len(self._callers) == self._owner.max_size:

@@ -22,6 +22,9 @@ from .batch import Batch, BatchOwner, Reason, key_of
 
 __all__ = ["BatchStatistics", "Batched", "all_batched", "batched"]
 
+#: Bound once: a method of an imported name is looked up and bound anew at each call.
+_grad_mode = GRAD_MODE.get
+
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 R = TypeVar("R")
@@ -152,7 +155,7 @@ class Batched(BatchOwner, Generic[T, R]):
         # Before there is a batch for it: a key that cannot be had is an error of this caller alone. And now, since the
         # function may change the item.
         key = None if self.key is None else key_of(self, item)
-        recorded = bool(GRAD_MODE.get())
+        recorded = bool(_grad_mode())
         reference = self._here.batches.get(recorded)
         batch = None if reference is None else reference()
         if batch is None or batch.is_closed or batch.loop is not asyncio._get_running_loop():

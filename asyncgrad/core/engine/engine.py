@@ -276,8 +276,12 @@ def _enter(graph_task: GraphTask, create_graph: bool) -> None:
     CURRENT_GRAPH_TASK.set(graph_task)
     if graph_task.streams is not None:
         graph_task.streams.enter()
+    unrecorded = UNRECORDED.get()
+    if unrecorded is not False:
+        unrecorded = unrecorded.in_backward()
+        UNRECORDED.set(unrecorded)
     # As `set_grad_mode`.
-    GRAD_MODE.set(RECORDING.get() if create_graph else UNRECORDED.get())
+    GRAD_MODE.set(RECORDING.get() if create_graph else unrecorded)
     if BLOCKING.get():
         # A body on an event loop may suspend. The blocking driver sets it again for each coroutine that it steps.
         BLOCKING.set(False)

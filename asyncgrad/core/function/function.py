@@ -28,7 +28,6 @@ from ..settings.arguments import describe
 from ..settings.awaiting import call
 from ..settings.callers import note_refused_call
 from ..settings.context import (
-    CURRENT_GRAPH_TASK,
     GRAD_MODE,
     RECORDING,
     ROW,
@@ -282,11 +281,9 @@ class _LostGradientWatcher(Watcher):
         frame: the frame that applies the Function.
     """
 
-    __slots__ = ("_call_site", "_graph_task", "is_lost")
+    __slots__ = ("_call_site", "is_lost")
 
     def __init__(self, frame: FrameType) -> None:
-        # Operations of a backward that the forward runs do not count.
-        self._graph_task = CURRENT_GRAPH_TASK.get()
         #: The line to warn about: the caller may have left the stack when an async forward ends.
         self._call_site = (frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
         #: Whether a gradient would be lost.
@@ -294,7 +291,7 @@ class _LostGradientWatcher(Watcher):
 
     def used(self, *values: Any) -> None:
         """Check the arguments of an operation."""
-        if not self.is_lost and CURRENT_GRAPH_TASK.get() is self._graph_task:
+        if not self.is_lost:
             self.is_lost = any(isinstance(value, TensorBase) and value._requires_grad() for value in values)
 
     def warn(self, message: str) -> None:

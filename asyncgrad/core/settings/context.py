@@ -318,6 +318,13 @@ class Watcher:
         """See arguments of an operation, tensors or anything else."""
         raise NotImplementedError
 
+    def in_backward(self) -> Watcher | bool:
+        """Return what sees the operations of a backward that begins here; False for nothing.
+
+        Its rules use what the graph has saved, which gets its gradients by this very backward.
+        """
+        return False
+
 
 class Mode:
     """Abstract base of the modes: managers of `with` blocks, and decorators of any kind of function."""

@@ -8,7 +8,8 @@ A batch is sent when it is full, when its time is up, or when nothing else can r
 2. All who waited for the loop to turn when the batch was opened have had their turn: other backward passes, say, that
    had spent the loop's time budget. Those who come later are not waited for, or a loop that is always busy would
    never send anything.
-3. The loop has turned twice without another call: a task that is started, or woken, calls in the next turn.
+3. The loop has turned twice without another call: a task that is started, or woken, calls in the next turn. By then
+   no request of rows is about to begin, whose rule may call.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import threading
+import weakref
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -116,6 +119,17 @@ def _leave_backward() -> None:
 
 
 @final
+class _RequestsHere(threading.local):
+    """The requests of rows of this thread that have not begun, weakly: each is kept by its loop."""
+
+    def __init__(self) -> None:
+        self.of_rows: weakref.WeakSet[Batch] = weakref.WeakSet()
+
+
+_HAVE_NOT_BEGUN = _RequestsHere()
+
+
+@final
 class Batch:
     """The items of one request, on one event loop.
 
@@ -161,7 +175,10 @@ class Batch:
         self._context.run(CALLERS.set, self._asking)
         # And a permit that one has on a device.
         self._context.run(PERMIT.set, PermitsOfCallers(self._asking))
-        self._schedulers: set[DepthScheduler] = set() if owner.scheduler is None else {owner.scheduler}
+        self._schedulers: set[DepthScheduler] = set()
+        if owner.scheduler is not None:
+            self._schedulers.add(owner.scheduler)
+            _HAVE_NOT_BEGUN.of_rows.add(self)
         #: The backward of the last caller that was in no row, whose scheduler is among these: most callers are of one.
         self._newest: GraphTask | None = None
         self._calls = self._calls_seen = self._quiet = self._looks = 0
@@ -309,10 +326,21 @@ class Batch:
                 return
         self._quiet = self._quiet + 1 if self._calls == self._calls_seen else 0
         self._calls_seen = self._calls
-        if self._quiet == _QUIET_TURNS:
+        if self._quiet >= _QUIET_TURNS and not self._may_be_called_by_rows():
             self._send("idle")
         else:
             self._look_soon()
+
+    def _may_be_called_by_rows(self) -> bool:
+        """Tell whether a request of rows is about to begin, whose rule may call."""
+        is_of_rows = self._owner.scheduler is not None
+        return not is_of_rows and any(
+            one.loop is self.loop and one._is_about_to_begin() for one in _HAVE_NOT_BEGUN.of_rows
+        )
+
+    def _is_about_to_begin(self) -> bool:
+        """Tell whether it has been sent, or is to be as soon as the loop has turned, since all sleep who could call."""
+        return self._task is not None if self.is_closed else not any(map(len, self._schedulers))
 
     def _close(self) -> None:
         self.is_closed = True
@@ -340,6 +368,7 @@ class Batch:
 
     async def _run(self, reason: Reason) -> None:
         """Make the request, and give each caller its result, or the error; raise the error where nobody gets it."""
+        _HAVE_NOT_BEGUN.of_rows.discard(self)
         if not self._drop_cancelled():
             return
         self._is_sent = True

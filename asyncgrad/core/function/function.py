@@ -635,8 +635,13 @@ class FunctionNode(SavingNode):
             needs_grad = tuple(tree_leaves(needs_grad))
         args.collect_exactly(self.function, needs_grad, self.ctx.materialize_grads)
 
-    def apply(self, grads: tuple[Any, ...]) -> Any:
-        """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
+    def apply(self, grads: tuple[Any, ...], keep: Callable[[Any], object] | None = None) -> Any:
+        """Return the gradients of the tensor arguments, or an awaitable of them where backward is async.
+
+        Args:
+            grads: the gradients of the outputs.
+            keep: of one of several rows that are answered together, takes the answer where the row has been cancelled.
+        """
         ctx, recorded = self.ctx, GRAD_MODE.get()
         tensors: list[Any] = []
         # Without `strict`, as in `NodeTask`, which gives one for each.
@@ -648,7 +653,7 @@ class FunctionNode(SavingNode):
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
         if self.function._takes_rows and (row := ROW.get()) is not None and row.is_here():
-            return row.ask(self, tensors, functools.partial(answer_rows, self))
+            return row.ask(self, tensors, functools.partial(answer_rows, self), keep)
         function = self.function
         # Nearly all define this alone.
         backward = function.backward

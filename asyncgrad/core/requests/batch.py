@@ -84,13 +84,17 @@ class BatchOwner:
 class _Caller:
     """One who waits for the result of an item."""
 
-    __slots__ = ("backward", "future", "given", "item", "key", "loan", "node", "result", "since")
+    __slots__ = ("backward", "future", "given", "item", "keep", "key", "loan", "node", "result", "since")
 
     #: Unset until there is one. Not that of the future, which the loop holds while the caller goes on: a gradient that
     #: somebody else has is copied.
     result: Any
 
-    def __init__(self, item: Any, key: Hashable, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, item: Any, key: Hashable, loop: asyncio.AbstractEventLoop, keep: Callable[[Any], object] | None
+    ) -> None:
+        #: Takes the result where the caller has been cancelled by then; None for nobody.
+        self.keep = keep
         self.item, self.key, self.future, self.since = item, key, loop.create_future(), loop.time()
         # As `calling_backward`, which each item would call.
         backward: Any = CURRENT_GRAPH_TASK.get()
@@ -101,6 +105,11 @@ class _Caller:
         self.loan: Loan | None = None if permit is None else Loan(permit)
         #: How urgent the callers are for whom this one works, if any.
         self.given: Urgency | None = URGENCY.get()
+
+    def keep_result(self) -> None:
+        """Have the result kept, if there is one: the caller was cancelled since."""
+        if self.keep is not None and hasattr(self, "result"):
+            self.keep(self.result)
 
 
 def make_context() -> Context:
@@ -214,14 +223,18 @@ class Batch:
         now = self.loop.time()
         return [now - caller.since for caller in list(self._callers)]
 
-    async def ask(self, item: Any) -> Any:
+    async def ask(self, item: Any, keep: Callable[[Any], object] | None = None) -> Any:
         """Add an item, and return its result once the request has ended.
 
         A caller that is cancelled takes its item back; the last one to go cancels the request, and waits for its end.
+
+        Args:
+            item: what is asked.
+            keep: takes the result where the caller has been cancelled, and the request has ended with an answer.
         """
         # Now, since a key that cannot be had is an error of this caller alone, and the function may change the item.
         key = None if self._owner.key is None else _key_of(self._owner, item)
-        caller, task = _Caller(item, key, self.loop), None
+        caller, task = _Caller(item, key, self.loop, keep), None
         self._callers[caller] = self._asking[caller] = None
         self._calls += 1
         try:
@@ -238,10 +251,12 @@ class Batch:
             return caller.result
         except GeneratorExit:
             # The coroutine is being closed, in any thread: nothing may be awaited.
+            caller.keep_result()
             if (task := self._leave(caller)) is not None:
                 self._abandon(task)
             raise
         except asyncio.CancelledError:
+            caller.keep_result()
             if (task := self._leave(caller)) is not None:
                 await self._cancel(task)
             raise
@@ -251,7 +266,7 @@ class Batch:
                 # After an error.
                 caller.loan.force_end()
             # The traceback of an error refers to this frame: leave no cycle.
-            del caller, item, task
+            del caller, item, keep, task
 
     def _add_scheduler(self, backward: GraphTask | None, row: RowLike | None) -> None:
         """Have the batch wait for the drivers of another backward, or of another row, in which there is a caller."""
@@ -379,9 +394,11 @@ class Batch:
             waiting = self._callers
             for caller, result in zip(callers, self._results_of(found, callers), strict=True):
                 future = caller.future
+                caller.result = result
                 if caller in waiting and not future.done():
-                    caller.result = result
                     future.set_result(None)
+                else:
+                    caller.keep_result()
             self._forget_callers()
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             # As if each caller had awaited the request itself. The loop raises the last two.

@@ -107,12 +107,12 @@ class RowRequests(BatchOwner):
         self.name: str = node.name
         self.scheduler = scheduler
 
-    def ask(self, grads: Sequence[Any]) -> Coroutine[object, None, Any]:
-        """Return the answer for one row, once the call that it goes with has ended."""
+    def ask(self, grads: Sequence[Any], keep: Callable[[Any], object] | None) -> Coroutine[object, None, Any]:
+        """Return the answer for one row, once the call that it goes with has ended; `keep` is as for `Batch.ask`."""
         batch = self._batch
         if batch is None or batch.is_closed:
             batch = self._batch = Batch(self, running_loop())
-        return batch.ask(grads)
+        return batch.ask(grads, keep=keep)
 
     def note_closed(self, batch: Batch) -> None:
         """Forget a batch that takes no further row."""

@@ -422,10 +422,17 @@ class _Row:
         return self.together.scheduler
 
     def ask(
-        self, node: Node, grads: Sequence[Any], answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]
+        self,
+        node: Node,
+        grads: Sequence[Any],
+        answer: Callable[[list[Any]], Awaitable[Sequence[Any]]],
+        keep: Callable[[Any], object] | None,
     ) -> Awaitable[Any]:
-        """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together."""
-        return self.together.requests_of(node, answer).ask(grads)
+        """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together.
+
+        If this row has been cancelled by then, `keep` gets its answer.
+        """
+        return self.together.requests_of(node, answer).ask(grads, keep)
 
     def numbers(self, outer: object) -> bool:
         """Tell whether what a backward inside of `outer` records is numbered with the other rows."""

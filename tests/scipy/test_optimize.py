@@ -450,6 +450,38 @@ def test_a_recorded_call_that_uses_a_tensor_that_is_not_in_args_is_an_error(name
         _BY_DERIVATIVES[name](lambda x, *args: _curved(x, a * 2), ())
 
 
+class Itself(ag.Function):
+    """x, with a rule that computes with the tensor that it has saved."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.numpy().copy()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return grad + 0.0 * x
+
+
+@pytest.mark.parametrize("name", _BY_DERIVATIVES)
+def test_what_a_rule_has_saved_is_not_taken_for_a_tensor_that_is_not_in_args(name: str) -> None:
+    points: list[list[Any]] = [[], []]
+
+    def of_rule(x: Any, *args: Any) -> Any:
+        points[0].append(x.tolist())
+        return _curved(Itself.apply(x))
+
+    def of_numpy(x: Any, *args: Any) -> Any:
+        points[1].append(x.tolist())
+        return _curved(x)
+
+    _BY_DERIVATIVES[name](of_rule, ())
+    _BY_DERIVATIVES[name](of_numpy, ())
+
+    assert points[0] == points[1]
+
+
 class Remembering(ag.Function):
     """The identity, which remembers the contexts that are alive."""
 

@@ -281,8 +281,12 @@ def _enter(graph_task: GraphTask, create_graph: bool) -> None:
     _set_current(graph_task)
     if graph_task.streams is not None:
         graph_task.streams.enter()
+    unrecorded = _unrecorded()
+    if unrecorded is not False:
+        unrecorded = unrecorded.in_backward()
+        UNRECORDED.set(unrecorded)
     # As `set_grad_mode`.
-    _set_grad_mode(RECORDING.get() if create_graph else _unrecorded())
+    _set_grad_mode(RECORDING.get() if create_graph else unrecorded)
     if _blocking():
         # A body on an event loop may suspend. The blocking driver sets it again for each coroutine that it steps.
         BLOCKING.set(False)

@@ -114,7 +114,8 @@ class MemoizedRun:
     def ask(self) -> Any:
         """Run the body, in any thread; keep and return its gradients, or return an awaitable that does."""
         grads, self._grads = self._grads, ()
-        outputs = self._node.apply(grads)
+        node: Any = self._node
+        outputs = node.apply(grads, self._keep) if node.takes_rows else node.apply(grads)
         del grads
         return self._keep_later(outputs) if inspect.isawaitable(outputs) else self._keep(outputs)
 

@@ -28,7 +28,6 @@ from ..settings.arguments import describe
 from ..settings.awaiting import call
 from ..settings.callers import note_refused_call
 from ..settings.context import (
-    CURRENT_GRAPH_TASK,
     GRAD_MODE,
     RECORDING,
     ROW,
@@ -291,11 +290,9 @@ class _LostGradientWatcher(Watcher):
         frame: the frame that applies the Function.
     """
 
-    __slots__ = ("_call_site", "_graph_task", "is_lost")
+    __slots__ = ("_call_site", "is_lost")
 
     def __init__(self, frame: FrameType) -> None:
-        # Operations of a backward that the forward runs do not count.
-        self._graph_task = CURRENT_GRAPH_TASK.get()
         #: The line to warn about: the caller may have left the stack when an async forward ends.
         self._call_site = (frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
         #: Whether a gradient would be lost.
@@ -303,7 +300,7 @@ class _LostGradientWatcher(Watcher):
 
     def used(self, *values: Any) -> None:
         """Check the arguments of an operation."""
-        if not self.is_lost and CURRENT_GRAPH_TASK.get() is self._graph_task:
+        if not self.is_lost:
             self.is_lost = any(isinstance(value, TensorBase) and value._requires_grad() for value in values)
 
     def warn(self, message: str) -> None:
@@ -647,8 +644,13 @@ class FunctionNode(SavingNode):
             needs_grad = tuple(tree_leaves(needs_grad))
         args.collect_exactly(self.function, needs_grad, self.ctx.materialize_grads)
 
-    def apply(self, grads: tuple[Any, ...]) -> Any:
-        """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
+    def apply(self, grads: tuple[Any, ...], keep: Callable[[Any], object] | None = None) -> Any:
+        """Return the gradients of the tensor arguments, or an awaitable of them where backward is async.
+
+        Args:
+            grads: the gradients of the outputs.
+            keep: of one of several rows that are answered together, takes the answer where the row has been cancelled.
+        """
         ctx, recorded = self.ctx, _grad_mode()
         tensors: list[Any] = []
         # Without `strict`, as in `NodeTask`, which gives one for each.
@@ -661,7 +663,7 @@ class FunctionNode(SavingNode):
             tensors.append(values.wrap(grad, slot.device or self.device))
         function = self.function
         if (row := _row()) is not None and function._takes_rows and row.is_here():
-            return row.ask(self, tensors, functools.partial(answer_rows, self))
+            return row.ask(self, tensors, functools.partial(answer_rows, self), keep)
         # Nearly all define this alone.
         backward = function.backward
         if function.vjp is not _NO_VJP or backward is _NO_BACKWARD:

@@ -159,6 +159,10 @@ class _DifferentiableInputs(Watcher):
         """The watcher of operations in the backward: this object under `create_graph`, else False."""
         return self if self.is_recorded else False
 
+    def in_backward(self) -> Watcher | bool:
+        """Return this: the result depends on what the rules of a nested backward use."""
+        return self
+
     def used(self, *values: Any) -> None:
         """Collect those that require grad."""
         if self.is_recorded:

@@ -8,7 +8,8 @@ A batch is sent when it is full, when its time is up, or when nothing else can r
 2. All who waited for the loop to turn when the batch was opened have had their turn: other backward passes, say, that
    had spent the loop's time budget. Those who come later are not waited for, or a loop that is always busy would
    never send anything.
-3. The loop has turned twice without another call: a task that is started, or woken, calls in the next turn.
+3. The loop has turned twice without another call: a task that is started, or woken, calls in the next turn. By then
+   no request of rows is about to begin, whose rule may call.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import threading
+import weakref
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -90,13 +93,17 @@ class BatchOwner:
 class _Caller:
     """One who waits for the result of an item."""
 
-    __slots__ = ("backward", "context", "future", "given", "item", "key", "node", "permit", "result", "since")
+    __slots__ = ("backward", "context", "future", "given", "item", "keep", "key", "node", "permit", "result", "since")
 
     #: Unset until there is one. Not that of the future, which the loop holds while the caller goes on: a gradient that
     #: somebody else has is copied.
     result: Any
 
-    def __init__(self, item: Any, key: Hashable, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, item: Any, key: Hashable, loop: asyncio.AbstractEventLoop, keep: Callable[[Any], object] | None
+    ) -> None:
+        #: Takes the result where the caller has been cancelled by then; None for nobody.
+        self.keep = keep
         self.item, self.key, self.future, self.since = item, key, loop.create_future(), loop.time()
         # As `calling_backward`, which each item would call.
         backward: Any = _graph_task()
@@ -108,6 +115,11 @@ class _Caller:
         self.permit: Permit | None = begin_wait()
         #: How urgent the callers are for whom this one works, if any.
         self.given: Urgency | None = _urgency()
+
+    def keep_result(self) -> None:
+        """Have the result kept, if there is one: the caller was cancelled since."""
+        if self.keep is not None and hasattr(self, "result"):
+            self.keep(self.result)
 
 
 def make_context() -> Context:
@@ -124,6 +136,17 @@ def _leave_backward() -> None:
     BLOCKING.set(False)
     ROW.set(None)
     PERMIT.set(None)
+
+
+@final
+class _RequestsHere(threading.local):
+    """The requests of rows of this thread that have not begun, weakly: each is kept by its loop."""
+
+    def __init__(self) -> None:
+        self.of_rows: weakref.WeakSet[Batch] = weakref.WeakSet()
+
+
+_HAVE_NOT_BEGUN = _RequestsHere()
 
 
 @final
@@ -170,7 +193,10 @@ class Batch:
         self._context = make_context()
         # A backward that the request calls may need a lock, or a permit, that a caller has until the request has ended.
         self._context.run(CALLERS.set, self._asking)
-        self._schedulers: set[DepthScheduler] = set() if owner.scheduler is None else {owner.scheduler}
+        self._schedulers: set[DepthScheduler] = set()
+        if owner.scheduler is not None:
+            self._schedulers.add(owner.scheduler)
+            _HAVE_NOT_BEGUN.of_rows.add(self)
         #: The backward of the last caller that was in no row, whose scheduler is among these: most callers are of one.
         self._newest: GraphTask | None = None
         self._calls = self._calls_seen = self._quiet = self._looks = 0
@@ -207,12 +233,17 @@ class Batch:
         now = self.loop.time()
         return [now - caller.since for caller in list(self._callers)]
 
-    async def ask(self, item: Any, key: Hashable = None) -> Any:
+    async def ask(self, item: Any, key: Hashable = None, keep: Callable[[Any], object] | None = None) -> Any:
         """Add an item, and return its result once the request has ended.
 
         A caller that is cancelled takes its item back; the last one to go cancels the request, and waits for its end.
+
+        Args:
+            item: what is asked.
+            key: by which its result is found, of an owner that has keys.
+            keep: takes the result where the caller has been cancelled, and the request has ended with an answer.
         """
-        caller, task = _Caller(item, key, self.loop), None
+        caller, task = _Caller(item, key, self.loop, keep), None
         self._callers[caller] = self._asking[caller] = None
         self._calls += 1
         try:
@@ -230,10 +261,12 @@ class Batch:
             return caller.result
         except GeneratorExit:
             # The coroutine is being closed, in any thread: nothing may be awaited.
+            caller.keep_result()
             if (task := self._leave(caller)) is not None:
                 self._abandon(task)
             raise
         except asyncio.CancelledError:
+            caller.keep_result()
             if (task := self._leave(caller)) is not None:
                 await self._cancel(task)
             raise
@@ -243,7 +276,7 @@ class Batch:
                 # After an error.
                 caller.permit.force_end_wait()
             # The traceback of an error refers to this frame: leave no cycle.
-            del caller, item, task
+            del caller, item, keep, task
 
     def _add_scheduler(self, backward: GraphTask | None, row: RowLike | None) -> None:
         """Have the batch wait for the drivers of another backward, or of another row, in which there is a caller."""
@@ -318,10 +351,21 @@ class Batch:
                 return
         self._quiet = self._quiet + 1 if self._calls == self._calls_seen else 0
         self._calls_seen = self._calls
-        if self._quiet == _QUIET_TURNS:
+        if self._quiet >= _QUIET_TURNS and not self._may_be_called_by_rows():
             self._send("idle")
         else:
             self._look_soon()
+
+    def _may_be_called_by_rows(self) -> bool:
+        """Tell whether a request of rows is about to begin, whose rule may call."""
+        is_of_rows = self._owner.scheduler is not None
+        return not is_of_rows and any(
+            one.loop is self.loop and one._is_about_to_begin() for one in _HAVE_NOT_BEGUN.of_rows
+        )
+
+    def _is_about_to_begin(self) -> bool:
+        """Tell whether it has been sent, or is to be as soon as the loop has turned, since all sleep who could call."""
+        return self._task is not None if self.is_closed else not any(map(len, self._schedulers))
 
     def _close(self) -> None:
         self.is_closed = True
@@ -349,6 +393,7 @@ class Batch:
 
     async def _run(self, reason: Reason) -> None:
         """Make the request, and give each caller its result, or the error; raise the error where nobody gets it."""
+        _HAVE_NOT_BEGUN.of_rows.discard(self)
         if not self._drop_cancelled():
             return
         self._is_sent = True
@@ -359,9 +404,11 @@ class Batch:
             waiting = self._callers
             for caller, result in zip(callers, self._results_of(found, callers), strict=True):
                 future = caller.future
+                caller.result = result
                 if caller in waiting and not future.done():
-                    caller.result = result
                     future.set_result(None)
+                else:
+                    caller.keep_result()
             self._forget_callers()
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             # As if each caller had awaited the request itself. The loop raises the last two.

@@ -111,9 +111,16 @@ class RowLike(Protocol):
         """The DepthScheduler that counts those of these backward passes that run."""
 
     def ask(
-        self, node: Any, grads: Sequence[Any], answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]
+        self,
+        node: Any,
+        grads: Sequence[Any],
+        answer: Callable[[list[Any]], Awaitable[Sequence[Any]]],
+        keep: Callable[[Any], object] | None,
     ) -> Awaitable[Any]:
-        """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together."""
+        """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together.
+
+        If this row has been cancelled by then, `keep` gets its answer.
+        """
 
     def numbers(self, outer: object) -> bool:
         """Tell whether what a backward inside of `outer` records is numbered with the other rows."""
@@ -321,6 +328,13 @@ class Watcher:
     def used(self, *values: Any) -> None:
         """See arguments of an operation, tensors or anything else."""
         raise NotImplementedError
+
+    def in_backward(self) -> Watcher | bool:
+        """Return what sees the operations of a backward that begins here; False for nothing.
+
+        Its rules use what the graph has saved, which gets its gradients by this very backward.
+        """
+        return False
 
 
 class Mode:

@@ -165,6 +165,32 @@ async def test_of_the_rows_of_a_batch_those_that_have_been_answered_are_not_aske
     assert not kept_by(out.grad_fn)
 
 
+async def test_rows_that_are_cancelled_at_every_turn_have_been_answered_once_their_rule_has_returned():
+    for turn in range(1, 100):
+        x, events = leaf(1.0, 2.0, 3.0), list[str]()
+
+        async def service(number: int, grads: Any, events: list[str] = events) -> None:
+            events.append("asked")
+            await turns(3)
+            events.append("answered")
+
+        out = AskedForRows.apply(x, 0, service)
+        options: Any = {"is_grads_batched": True, "retain_graph": UNTIL}
+        task: Any = asyncio.ensure_future(ag.grad(out, [x], np.eye(3), **options))
+        await turns(turn)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            break
+        if "answered" not in events:
+            events.clear()
+        (found,) = await ag.grad(out, [x], np.eye(3), **options)
+        assert events == ["asked", "answered"]
+        assert found.tolist() == (3.0 * np.eye(3)).tolist()
+        assert not kept_by(out.grad_fn)
+    assert turn > 6
+
+
 @pytest.mark.parametrize("after", [None, 0], ids=["node by node", "compiled"])
 async def test_cancelled_at_every_turn_what_has_answered_is_not_asked_again(after):
     clean = leaf(1.0, 2.0)

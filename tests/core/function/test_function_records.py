@@ -291,6 +291,36 @@ def test_a_forward_that_loses_no_gradient_does_not_warn(forward):
     assert not y.requires_grad
 
 
+class Squared(ag.Function):
+    """x * x, whose rule answers for several rows in one request, outside of the backward that asks."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.numpy() ** 2
+
+    @staticmethod
+    async def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return grad * x * 2.0
+
+    @staticmethod
+    async def backward_batch(ctx: Any, grads: Any) -> Any:
+        return await Squared.backward(ctx, grads)
+
+
+async def test_a_forward_whose_inner_rows_use_what_their_graph_has_saved_does_not_warn():
+    async def forward(ctx: Any, x: Any) -> Any:
+        with ag.enable_grad():
+            z = x.detach().requires_grad_()
+            (rows,) = await ag.grad(Squared.apply(z), [z], np.eye(2), is_grads_batched=True)
+        return rows
+
+    y = await function(forward).apply(ag.tensor([1.0, 2.0]))
+
+    assert y.tolist() == [[2.0, 0.0], [0.0, 4.0]]
+
+
 def test_a_function_without_a_backward_does_not_warn():
     OneWay: Any = type("OneWay", (ag.Function,), {"forward": staticmethod(lambda ctx, x: x * W)})
 

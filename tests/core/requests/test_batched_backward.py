@@ -125,6 +125,64 @@ async def test_a_rule_of_a_nested_backward_goes_with_those_of_the_outer_one():
     assert (service.sizes, x.grad.item()) == ([6], 12.0)
 
 
+class OfRow(ag.Function):
+    """x, whose rule asks with the gradient of one row; of several at a time."""
+
+    concurrent = True
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, ask: Any) -> Any:
+        ctx.ask = ask
+        return x.numpy().copy()
+
+    @staticmethod
+    async def backward(ctx: Any, grad: Any) -> Any:
+        return await ctx.ask(grad), None
+
+
+class OfRows(OfRow):
+    """The same, with the gradients of all rows."""
+
+    concurrent = False
+
+    @staticmethod
+    async def backward_batch(ctx: Any, grads: Any) -> Any:
+        return await OfRow.backward(ctx, grads)
+
+
+#: Graphs of rules that ask for one row, or for all, and the sizes of the requests of three rows.
+_OF_ROWS: dict[str, tuple[list[Callable[[Any, Any], Any]], list[int]]] = {
+    "side by side": ([lambda x, ask: OfRow.apply(x, ask) + OfRows.apply(x, ask)], [4]),
+    "beneath each other": ([lambda x, ask: OfRows.apply(OfRow.apply(x, ask), ask)], [1, 3]),
+    "beneath and beside": (
+        [lambda x, ask: OfRows.apply(OfRow.apply(x, ask), ask) + OfRow.apply(OfRows.apply(x, ask), ask)],
+        [4, 4],
+    ),
+    "in two Jacobians": ([OfRow.apply, OfRows.apply], [4]),
+}
+
+
+@pytest.mark.parametrize(("functions", "sizes"), _OF_ROWS.values(), ids=_OF_ROWS)
+@without_pauses
+async def test_rules_for_one_row_and_for_all_rows_share_requests(functions, sizes):
+    service = Service()
+    ask = ag.batched(service.double)
+    await asyncio.gather(*(ag.jacobian(lambda x, of=of: of(x, ask), np.ones(3)) for of in functions))
+    assert service.sizes == sizes
+
+
+@without_pauses
+async def test_a_request_waits_for_no_rows_that_have_been_cancelled_before_they_asked():
+    service = Service()
+    ask = ag.batched(service.double)
+    task = asyncio.ensure_future(ag.jacobian(lambda x: OfRows.apply(x, ask), np.ones(3)))
+    call = asyncio.ensure_future(ask(1.0))
+    await asyncio.sleep(0)
+    await cancelled(task)
+    assert await call == 2.0
+    assert service.sizes == [1]
+
+
 @one_loop
 async def test_the_answer_of_a_request_is_not_copied(monkeypatch):
     service, copied = Service(), list[Any]()

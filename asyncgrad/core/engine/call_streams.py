@@ -14,13 +14,14 @@ from contextvars import ContextVar, Token
 from typing import Any, final
 
 from ...errors import DeviceError
+from ..settings.process import hold_in_forks
 from .loops import loop_is_running
 from .streams import DONE, Event, Stream, StreamOwner
 
 __all__ = ["CallStream"]
 
 #: Guards the order of calls on all devices, since an event may lead from one device to another.
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 
 @final

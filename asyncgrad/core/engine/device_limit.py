@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from ...errors import BlockingError, DeviceError
 from ..settings.context import BLOCKING
-from ..settings.process import call_in_forked_children
+from ..settings.process import call_in_forked_children, hold_in_forks
 from .await_stack import NAMED_WAITS
 from .loops import OneShotEvent, running_loop
 
@@ -29,7 +29,7 @@ __all__ = ["PERMIT", "Loan", "Permit", "PermitsOfCallers", "acquire_permit", "le
 
 #: Guards the fields of all semaphores; never held while anything waits. Reentrant: the garbage collector may close an
 #: abandoned body, which releases its permit, at any line.
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 
 @final

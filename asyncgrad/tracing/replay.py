@@ -33,6 +33,7 @@ from .replayed_gradients import (
     own_copy,
     without_graph,
 )
+from .result_node import ResultNode
 from .row_records import Rows
 from .stand_in import stand_in
 from .table import Table
@@ -124,6 +125,10 @@ class ReplayNode(HandwrittenNode):
         if self.shape is None:
             return self._metadata
         return (InputMetadata(self.shape, self.dtype, self.device),)
+
+    def intermediate(self, index: int, array: np.ndarray) -> ResultNode:
+        """Return the node of an output from which another one has been computed."""
+        return ResultNode(self, index, array, self._lease.variant.name)
 
     @staticmethod
     def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:

@@ -54,9 +54,12 @@ class Output:
         value: the constant.
         requires_grad: whether the tensor requires grad.
         device: that of the tensor.
+
+    Attributes:
+        is_intermediate: whether another output is computed from it, with a gradient for it.
     """
 
-    __slots__ = ("device", "index", "kind", "requires_grad", "value")
+    __slots__ = ("device", "index", "is_intermediate", "kind", "requires_grad", "value")
 
     def __init__(
         self, kind: str, index: int = 0, value: Any = None, requires_grad: bool = False, device: Any = None
@@ -66,6 +69,7 @@ class Output:
         self.value = value
         self.requires_grad = requires_grad
         self.device = device
+        self.is_intermediate: bool = False
 
 
 class Advancing(Protocol):
@@ -288,6 +292,10 @@ def _traced(
         # What no result depends on has no edge, as in the graph of the function.
         wanted = [index for index in wanted if _node_of(numbered[index]) in reached] or wanted
         inputs = [numbered[index] for index in wanted]
+        edges = {edge for node in reached for edge in zip(node.next_nodes, node.input_nrs, strict=True)}
+        for one in outputs:
+            if one.requires_grad:
+                one.is_intermediate = (roots[one.index]._grad_fn, roots[one.index]._output_nr) in edges
         seeds = []
         for index, strides in begun.items():
             ones = ones_lying_as(roots[index].shape, roots[index].dtype, strides)

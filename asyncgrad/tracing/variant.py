@@ -6,7 +6,7 @@ import inspect
 import operator
 import types
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -275,8 +275,7 @@ def _traced(
         raise Untraceable("it changes an argument, such as an attribute of a module or an entry of a list")
     _refuse_objects_of_others(result, given, source)
     found, out_structure = flatten(result)
-    outputs, values, roots = _outputs(trace, found, lifted)
-    numbered = [leaf for leaf in once.values() if is_array(leaf)]
+    numbered, (outputs, values, roots) = list(filter(is_array, once.values())), _outputs(trace, found, lifted)
     _refuse_writes(trace, numbered, cut)
     for leaf, before in zip(numbered, marks, strict=True):
         if _marks(leaf) != before:
@@ -288,14 +287,11 @@ def _traced(
     begun = _begun(roots, beginning)
     if roots:
         own = {id(one) for one in inputs}
-        reached = refuse_hooks_and_other_leaves(list(roots.values()), lambda leaf: id(leaf) in own, name)
+        reached = refuse_hooks_and_other_leaves(roots.values(), lambda leaf: id(leaf) in own, name)
         # What no result depends on has no edge, as in the graph of the function.
         wanted = [index for index in wanted if _node_of(numbered[index]) in reached] or wanted
         inputs = [numbered[index] for index in wanted]
-        edges = {edge for node in reached for edge in zip(node.next_nodes, node.input_nrs, strict=True)}
-        for one in outputs:
-            if one.requires_grad:
-                one.is_intermediate = (roots[one.index]._grad_fn, roots[one.index]._output_nr) in edges
+        _mark_intermediate(outputs, roots, reached)
         seeds = []
         for index, strides in begun.items():
             ones = ones_lying_as(roots[index].shape, roots[index].dtype, strides)
@@ -311,13 +307,27 @@ def _traced(
     program = lower(trace, cut, values, cotangents, gradients)
     share_copies(program)
     variant = Variant(program, out_structure, outputs, wanted, list(begun), bool(roots))
-    # A backward that begins at some of several outputs need not read what the whole one reads.
-    variant.watched = [
-        index
-        for index, (leaf, is_kept) in enumerate(zip(numbered, program.kept, strict=True))
-        if isinstance(leaf, TensorBase) and (len(roots) > 1 or not is_kept)
-    ]
+    variant.watched = _watched(numbered, program.kept, len(roots) > 1)
     return variant
+
+
+def _mark_intermediate(outputs: Sequence[Output], roots: dict[int, Any], reached: set[Any]) -> None:
+    """Note of each output whether another one is computed from it; `reached` are the nodes of the graph of all."""
+    edges = {edge for node in reached for edge in zip(node.next_nodes, node.input_nrs, strict=True)}
+    for one in outputs:
+        if one.requires_grad:
+            one.is_intermediate = (roots[one.index]._grad_fn, roots[one.index]._output_nr) in edges
+
+
+def _watched(numbered: Sequence[Any], kept: Sequence[bool], has_several_roots: bool) -> list[int]:
+    """Return which tensors may be written into before a backward that begins elsewhere, by which are kept for it.
+
+    One that begins at some of several outputs need not read what the whole one reads.
+    """
+    pairs = enumerate(zip(numbered, kept, strict=True))
+    return [
+        index for index, (leaf, is_kept) in pairs if isinstance(leaf, TensorBase) and (has_several_roots or not is_kept)
+    ]
 
 
 def _marks(leaf: Any) -> Any:
@@ -445,7 +455,7 @@ def _node_of(tensor: Any) -> Any:
     return None if edge is None else edge.node
 
 
-def refuse_hooks_and_other_leaves(roots: Sequence[Any], is_own: Callable[[Any], bool], name: str) -> set[Any]:
+def refuse_hooks_and_other_leaves(roots: Iterable[Any], is_own: Callable[[Any], bool], name: str) -> set[Any]:
     """Raise if a node of the traced graph has a hook or waits, or if a leaf is none of the arguments.
 
     Returns:

@@ -156,8 +156,8 @@ class Variable(TensorBase):
         node = self._history()
         if node is None or self.retains_grad:
             return
-        self._autograd_meta().retains_grad = True
         node.make_meta().retains_grad_hooks[self._output_nr] = weakref.ref(self)
+        self._autograd_meta().retains_grad = True
 
     @property
     def retains_grad(self) -> bool:
@@ -179,11 +179,12 @@ class Variable(TensorBase):
         node = self._history()
         meta = self._autograd_meta()
         if meta.hooks is None:
-            meta.hooks = HookList()
+            hooks = HookList()
             if node is not None:
-                node.make_meta().tensor_pre_hooks.append((self._output_nr, meta.hooks))
+                node.make_meta().tensor_pre_hooks.append((self._output_nr, hooks))
             else:
                 self._mark_accumulator()
+            meta.hooks = hooks
         return meta.hooks.add(hook)
 
     def register_post_accumulate_grad_hook(

@@ -8,12 +8,13 @@ from typing import Any, final
 
 from ..core.engine.current import queue_callback
 from ..core.settings.context import CURRENT_GRAPH_TASK, CURRENT_NODE
+from ..core.settings.process import hold_in_forks
 from .torch_arrays import torch
 
 __all__ = ["GradWriter"]
 
 #: Held while a `.grad` is replaced: backward passes of several threads may add to that of one parameter.
-_WRITING = threading.Lock()
+_WRITING = hold_in_forks(threading.Lock())
 
 
 @final

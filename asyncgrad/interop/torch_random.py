@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
 
-from ..core.settings.process import has_effect, set_state_of_torch
+from ..core.settings.process import has_effect, hold_in_forks, set_state_of_torch
 from ..random import generator
 from .torch_arrays import torch
 
 __all__ = ["seeded"]
 
 #: Held by the call that draws: another one at the same time would take some of its numbers.
-_DRAWING = threading.Lock()
+_DRAWING = hold_in_forks(threading.Lock())
 #: Whether a call that encloses this one holds it, on this thread or on one that waits for this one.
 _IS_DRAWING: ContextVar[bool] = ContextVar("asyncgrad_torch_is_drawing", default=False)
 

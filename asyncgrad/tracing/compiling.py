@@ -14,24 +14,25 @@ __all__ = ["COMPILER"]
 
 @final
 class Compiler:
-    """Runs jobs on one thread, one after the other; the thread ends with the last of them."""
+    """Runs jobs on one thread, one after the other; the thread ends with the last of them.
 
-    __slots__ = ("_ends", "_jobs", "_lock", "_thread")
+    Attributes:
+        generation: how many forks there are between this process and the one in which it was made.
+    """
+
+    __slots__ = ("_ends", "_jobs", "_lock", "_thread", "generation")
 
     def __init__(self) -> None:
         self._ends = False
-        self._thread: threading.Thread | None = None
+        self.generation: int = -1
         self.reset()
 
     def reset(self) -> None:
-        """Start anew, without a thread: a forked child has none of its parent's.
-
-        What that was compiling has left the locks of the compiler taken, so that the child compiles nothing.
-        """
-        self._ends = self._ends or self._thread is not None
+        """Start anew, without jobs and a thread: a forked child has none of its parent's."""
+        self.generation += 1
         self._lock = threading.Lock()
         self._jobs: deque[Callable[[], None]] = deque()
-        self._thread = None
+        self._thread: threading.Thread | None = None
 
     def submit(self, job: Callable[[], None]) -> None:
         """Have a job run; never blocks. It must not raise."""

@@ -45,7 +45,18 @@ class Fusing:
         at_once: whether it is compiled here, before it is called.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_found", "_is_begun", "_lock", "_program", "_reason", "_runner", "_tries")
+    __slots__ = (
+        "__weakref__",
+        "_calls",
+        "_found",
+        "_generation",
+        "_is_begun",
+        "_lock",
+        "_program",
+        "_reason",
+        "_runner",
+        "_tries",
+    )
 
     def __init__(self, program: Program, runner: Runner, at_once: bool) -> None:
         self._program = program
@@ -58,6 +69,8 @@ class Fusing:
         #: Why nothing was made.
         self._reason: str | None = None
         self._lock = threading.Lock()
+        #: That of the compiler in the process that has begun to compile it.
+        self._generation: int = COMPILER.generation
         if at_once:
             self.make()
 
@@ -81,6 +94,11 @@ class Fusing:
             variant: whose program it is.
             arrays: the arguments of the call.
         """
+        if self._generation != COMPILER.generation:
+            # In a child: what a thread of the parent did goes on there alone.
+            self._generation = COMPILER.generation
+            self._lock = threading.Lock()
+            self._is_begun = False
         if not self._lock.acquire(blocking=False):
             # Another call does it.
             return None

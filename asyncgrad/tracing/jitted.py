@@ -21,6 +21,7 @@ from ..core.graph.saved_hooks import prepare_write
 from ..core.settings.context import BLOCKING, GENERATOR
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.observers import PROGRAMS
+from ..core.settings.process import hold_in_forks
 from ..core.tensor import Tensor
 from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
 from ..errors import ArgumentError, ChangedTensorError, GraphError
@@ -79,6 +80,9 @@ NOT_TRACED = "not traced yet"
 COMPARED = "compared with its program"
 #: Why a call is eager that would be traced, or compared with its program, if no profile saw that.
 _PROFILED = "in a profile, and not yet traced and compared"
+
+#: Held where a function gets calls of another kind.
+_ADDING = hold_in_forks(threading.Lock())
 
 #: The compiled functions of this process.
 ALL: weakref.WeakSet[Jitted] = weakref.WeakSet()
@@ -320,7 +324,6 @@ class Jitted:
         self._last_call: LastCall | None = None
         #: By recipe, what transforms have made of it that runs by one program.
         self._wholes: dict[Hashable, _Whole] = {}
-        self._lock = threading.Lock()
         #: How many calls there were, and what became of them.
         self.counts: Counter[str] = Counter()
         self._own_names: frozenset[str] = frozenset()
@@ -503,7 +506,7 @@ class Jitted:
         key = call.key()
         family = self._families.get(key)
         if family is None:
-            with self._lock:
+            with _ADDING:
                 if len(self._families) >= _MOST_VARIANTS:
                     return self._others
                 family = self._families.setdefault(key, Family())
@@ -926,7 +929,9 @@ def _result(
     if output.kind == "number":
         return arrays[index][()]
     if index not in found:
-        if node is not None and output.requires_grad:
+        if node is not None and output.is_intermediate:
+            found[index] = Tensor(arrays[index], node.intermediate(index, arrays[index]), 0, node.device)
+        elif node is not None and output.requires_grad:
             found[index] = Tensor(arrays[index], node, index, node.device)
         else:
             found[index] = Tensor(arrays[index], None, 0, output.device)

@@ -17,9 +17,11 @@ from typing import Any, final
 
 import numpy as np
 
+from ..core.settings.process import hold_in_forks
 from .exponential import Exponential
 from .fusion import Instruction, Kernel, Operand
 from .inner_loops import inner_loop
+from .machine_code import compiled_functions, features_of_processor
 from .runner import LINE
 
 __all__ = ["Compiled", "compiled_kernel", "has_quiet_comparisons", "source_of"]
@@ -61,7 +63,7 @@ class Compiled:
 
 
 _kept: OrderedDict[Kernel, Compiled] = OrderedDict()
-_lock = threading.Lock()
+_lock = hold_in_forks(threading.Lock())
 
 
 def compiled_kernel(kernel: Kernel) -> Compiled:
@@ -81,17 +83,7 @@ def compiled_kernel(kernel: Kernel) -> Compiled:
 
 
 def _compile(source: str) -> Compiled:
-    from llvmlite import binding  # optional
-
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    module = binding.parse_assembly(source)
-    module.verify()
-    features = binding.get_host_cpu_features().flatten()
-    target = binding.Target.from_default_triple()
-    machine = target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features, opt=2)
-    engine = binding.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
+    engine = compiled_functions(source)
     return Compiled(engine, engine.get_function_address("kernel"))
 
 
@@ -102,9 +94,7 @@ def has_quiet_comparisons() -> bool:
     Where it does not, LLVM cannot compile the constrained comparisons, and aborts the process. By others a NaN has the
     flag of an invalid operation, so that NumPy's functions run again.
     """
-    from llvmlite import binding  # optional
-
-    return platform.machine().lower() in ("x86_64", "amd64") and bool(binding.get_host_cpu_features().get("avx"))
+    return platform.machine().lower() in ("x86_64", "amd64") and bool(features_of_processor().get("avx"))
 
 
 def source_of(kernel: Kernel, is_quiet: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from math import prod
 from typing import Any, Protocol, final
 
@@ -23,6 +23,7 @@ from ..core.settings.observers import PROGRAMS
 from ..errors import ChangedTensorError
 from .beginnings import beginning_of
 from .error_ways import told_before
+from .kept_arguments import KeptArguments
 from .program import CheckFailed
 from .replayed_gradients import (
     GradientsNode,
@@ -30,9 +31,9 @@ from .replayed_gradients import (
     gradients_of,
     has_graph,
     own_copy,
-    with_versions,
     without_graph,
 )
+from .result_node import ResultNode
 from .row_records import Rows
 from .stand_in import stand_in
 from .table import Table
@@ -51,6 +52,9 @@ class Repeatable(Protocol):
 
     #: Its arrays and tensors, each once.
     numbered: list[Any]
+
+    def arrays(self) -> list[np.ndarray]:
+        """Return their arrays at the call."""
 
     def again(self, variant: Variant, drawn: Any, numbered: Sequence[Any]) -> list[Any]:
         """Return what the program computes, for others in the place of these."""
@@ -85,7 +89,7 @@ class ReplayNode(HandwrittenNode):
         outputs: what the program has computed.
     """
 
-    __slots__ = ("_arguments", "_call", "_drawn", "_lease", "_metadata", "_values", "checks_always")
+    __slots__ = ("_call", "_drawn", "_kept", "_lease", "_metadata", "checks_always")
 
     is_users = False
 
@@ -105,10 +109,8 @@ class ReplayNode(HandwrittenNode):
         self._lease = lease
         self._call = call
         self._drawn = drawn
-        #: The arguments with their versions; None once released.
-        self._arguments: list[tuple[Any, int]] | None = with_versions(arguments)
-        #: By number, copies of arguments that the backward does not read, for a run of the function after a write.
-        self._values = _copies_of_unread(variant.program.kept, arguments) if variant.may_run_again() else {}
+        #: The arguments as they were; None once released.
+        self._kept: KeptArguments | None = KeptArguments(arguments, call.arrays(), variant.watched)
         if GRAD_MODE.get() is not True:
             _tell_of(self)
 
@@ -123,6 +125,10 @@ class ReplayNode(HandwrittenNode):
         if self.shape is None:
             return self._metadata
         return (InputMetadata(self.shape, self.dtype, self.device),)
+
+    def intermediate(self, index: int, array: np.ndarray) -> ResultNode:
+        """Return the node of an output from which another one has been computed."""
+        return ResultNode(self, index, array, self._lease.variant.name)
 
     @staticmethod
     def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:
@@ -157,14 +163,14 @@ class ReplayNode(HandwrittenNode):
 
     def apply_generic(self, grad: Any) -> tuple[Any, ...]:
         """Return the gradients of the arguments that require grad, given that of the output, or of all outputs."""
-        arguments = self._arguments
-        if arguments is None:
+        kept = self._kept
+        if kept is None:
             raise released_error(self)
         if grad.__class__ is np.ndarray and self.shape is not None and GRAD_MODE.get() is False:
             # Nearly all: the rest is for several outputs, and for gradients that are recorded.
-            gradients = self._run_program(arguments, (grad,))
+            gradients = self._run_program(kept, (grad,))
             if gradients is None:
-                gradients = bare_unless(False, self._differentiated(self._values, arguments, [grad], False, False)[0])
+                gradients = bare_unless(False, self._differentiated(kept, [grad], False, False)[0])
             return tuple(gradients)
         grads: list[Any] = (
             [grad] if self.shape is not None else [None] * len(self._metadata) if grad is None else list(grad)
@@ -174,20 +180,20 @@ class ReplayNode(HandwrittenNode):
             return (None,) * len(lease.variant.wanted)
         create_graph = GRAD_MODE.get() is not False
         arrays = [_bare(one) for one in grads]
-        found = self._run_program(arguments, arrays)
+        found = self._run_program(kept, arrays)
         if found is None:
-            found, _ = self._differentiated(self._values, arguments, grads, create_graph, create_graph)
+            found, _ = self._differentiated(kept, grads, create_graph, create_graph)
             return bare_unless(create_graph, found)
         if not create_graph:
             return tuple(found)
-        differentiable = self._differentiable(arguments, grads, found)
+        differentiable = self._differentiable(kept, grads, found)
         if differentiable is None:
-            return tuple(self._differentiated(self._values, arguments, grads, True, True)[0])
+            return tuple(self._differentiated(kept, grads, True, True)[0])
         if not any(differentiable):
             return without_graph(found, self.device)
         node = GradientsNode(
-            functools.partial(self._differentiated_again, self._values),
-            [(one, None if index in self._values else version) for index, (one, version) in enumerate(arguments)],
+            functools.partial(self._differentiated_again, kept),
+            kept.arguments,
             lease.variant.wanted,
             grads,
             found,
@@ -198,7 +204,7 @@ class ReplayNode(HandwrittenNode):
         return node.gradients(found)
 
     def _differentiable(
-        self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any], found: Sequence[Any]
+        self, kept: KeptArguments, grads: Sequence[Any], found: Sequence[Any]
     ) -> tuple[bool, ...] | None:
         """Return for each gradient whether it has a graph where it is recorded, as the function has told once.
 
@@ -209,7 +215,7 @@ class ReplayNode(HandwrittenNode):
         key = tuple(map(has_graph, grads))
         if key not in known:
             try:
-                gradients, _ = self._differentiated_again(self._values, arguments, grads, False)
+                gradients, _ = self._differentiated_again(kept, grads, False)
             except Exception:
                 # Such as for a write into what only the forward reads: where it is differentiated, it raises again.
                 return (True,) * len(self._lease.variant.wanted)
@@ -218,17 +224,13 @@ class ReplayNode(HandwrittenNode):
         return known[key]
 
     def _differentiated_again(
-        self,
-        values: Mapping[int, np.ndarray],
-        arguments: Sequence[tuple[Any, int | None]],
-        grads: Sequence[Any],
-        leads_on: bool,
+        self, kept: KeptArguments, grads: Sequence[Any], leads_on: bool
     ) -> tuple[Sequence[Any], list[Any]]:
         """Return the gradients that the program has computed, with a graph, and what that leads to."""
         with told_before(self._lease.variant.program.errstate):
-            return self._differentiated(values, arguments, grads, True, leads_on)
+            return self._differentiated(kept, grads, True, leads_on)
 
-    def _run_program(self, arguments: list[tuple[Any, int]], grads: Sequence[Any]) -> Sequence[Any] | None:
+    def _run_program(self, kept: KeptArguments, grads: Sequence[Any]) -> Sequence[Any] | None:
         """Return the gradients by the program; None where it cannot run."""
         lease = self._lease
         variant = lease.variant
@@ -241,16 +243,16 @@ class ReplayNode(HandwrittenNode):
             # How a rule treats floating-point errors is known by how that differs from what is around the call.
             runs = runs and variant.error_ways.are_now()
             runs = runs and (variant.is_unguarded or variant.backward_guards.hold())
+            if not runs:
+                # Whether it reads what was written into is told by the graph of the function.
+                return None
             # Without `strict`, which would cost as much as the check of one argument.
-            for is_kept, (argument, version) in zip(program.kept, arguments):  # noqa: B905
+            for is_kept, argument, version in zip(program.kept, kept.arguments, kept.versions):  # noqa: B905
                 # What the backward does not read may have been written into, as in the graph of the function.
                 if is_kept and isinstance(argument, TensorBase):
                     counter = argument._counter
                     if (0 if counter is None else counter.value) != version:
                         check_version(self, argument, version)
-            if not runs:
-                variant.has_run_again = True
-                return None
             lease.has_run = True
             try:
                 run = lease.table.run_backward
@@ -259,7 +261,6 @@ class ReplayNode(HandwrittenNode):
                 return run(grads if len(grads) == 1 else [grads[index] for index in variant.seeded])
             except CheckFailed:
                 # A number on which its way depends is another one.
-                variant.has_run_again = True
                 return None
 
     def jacobian(self, inputs: Sequence[Any]) -> Generator[None, None, list[Any] | None]:
@@ -268,7 +269,7 @@ class ReplayNode(HandwrittenNode):
         places = self._places_of(inputs)
         if places is None or not self._repeats():
             return None
-        arguments = [getattr(one, "_data", one) for one, _ in self._arguments or ()]
+        arguments = [] if self._kept is None else [getattr(one, "_data", one) for one in self._kept.arguments]
         unit = _unit_rows(program.cotangents[0].array)
         found = [
             None if one is None else np.empty((len(unit), *one.array.shape), one.array.dtype)
@@ -309,42 +310,35 @@ class ReplayNode(HandwrittenNode):
         """
         variant = self._lease.variant
         program = variant.program
-        if self._arguments is None or not program.repeats or variant.seeded != [0]:
+        kept = self._kept
+        if kept is None or not program.repeats or variant.seeded != [0]:
             return False
-        for is_kept, (argument, version) in zip(program.kept, self._arguments, strict=True):
+        for is_kept, argument, version in zip(program.kept, kept.arguments, kept.versions, strict=True):
             if is_kept and isinstance(argument, TensorBase):
                 check_version(self, argument, version)
         is_plain = program.cotangents[0].array.flags.c_contiguous and variant.error_ways.are_now()
         return is_plain and variant.backward_guards.hold()
 
     def _differentiated(
-        self,
-        values: Mapping[int, np.ndarray],
-        arguments: Sequence[tuple[Any, int | None]],
-        grads: Sequence[Any],
-        create_graph: bool,
-        leads_on: bool,
+        self, kept: KeptArguments, grads: Sequence[Any], create_graph: bool, leads_on: bool
     ) -> tuple[Sequence[Any], list[Any]]:
         """Run the function again; return the gradients of its arguments, and those.
 
         Args:
-            values: by number, the arrays of arguments as they were at the call, where they may be others now.
-            arguments: the arguments, with their versions.
+            kept: the arguments.
             grads: the incoming gradients.
             create_graph: whether the gradients have a graph.
             leads_on: whether that leads to the arguments themselves, and not to others in their place.
 
         Raises:
-            ChangedTensorError: what the function reads was written into, and is not among the values.
+            ChangedTensorError: what this backward reads was written into.
         """
         variant = self._lease.variant
-        for index, (argument, version) in enumerate(arguments):
-            if version is not None and index not in values and isinstance(argument, TensorBase):
-                check_version(self, argument, version)
-        own = [argument for argument, _ in arguments]
-        for index in {*variant.wanted, *values}:
+        own = list(kept.arguments)
+        changed = [index for index in range(len(own)) if kept.has_changed(index)]
+        for index in {*variant.wanted, *changed}:
             # Hooks of the argument are not called here. A leaf stays one, unless a graph is to lead to it.
-            array = values.get(index, own[index]._data)
+            array = kept.array(self, index)
             if leads_on and index in variant.wanted:
                 own[index] = own_copy(own[index])
                 own[index]._data = array
@@ -362,6 +356,9 @@ class ReplayNode(HandwrittenNode):
                     "it begins otherwise than the traced one, and it now gives another result: what it reads "
                     "was changed since the call"
                 )
+        for index in changed:
+            # As in the graph of the function: the backward raises where it reads what was written into.
+            own[index]._bump_version()
         wanted = [own[index] for index in variant.wanted]
         return gradients_of(results, wanted, grads, create_graph), wanted
 
@@ -373,15 +370,7 @@ class ReplayNode(HandwrittenNode):
     def release_variables(self) -> None:
         """Let go of the arguments; with several outputs, each of which may have a backward of its own, keep them."""
         if self.shape is not None:
-            self._arguments, self._values = None, {}
-
-
-def _copies_of_unread(kept: Sequence[bool], arguments: Sequence[Any]) -> dict[int, np.ndarray]:
-    """Return copies of the tensors among arguments that are not kept for a backward, by their numbers."""
-    pairs = enumerate(zip(kept, arguments, strict=True))
-    return {
-        index: one._data.copy("K") for index, (is_kept, one) in pairs if not is_kept and isinstance(one, TensorBase)
-    }
+            self._kept = None
 
 
 def _has_bits_of(gradient: Any, array: Any) -> bool:

@@ -31,9 +31,9 @@ __all__ = [
     "without_graph",
 ]
 
-#: Returns the gradients for arguments with their versions and for incoming gradients, with a graph, and the tensors in
-#: the place of the arguments to which that graph leads; it goes on from there to the arguments if it is told so.
-Differentiate = Callable[[Sequence[tuple[Any, int | None]], Sequence[Any], bool], tuple[Sequence[Any], list[Any]]]
+#: Returns the gradients for incoming gradients, with a graph, and the tensors in the place of the arguments to which
+#: that graph leads; it goes on from there to the arguments if it is told so.
+Differentiate = Callable[[Sequence[Any], bool], tuple[Sequence[Any], list[Any]]]
 
 
 @final
@@ -42,7 +42,7 @@ class GradientsNode(HandwrittenNode):
 
     Args:
         differentiate: computes the same by the function.
-        arguments: the arguments of the call with their versions; None for one that may be written into.
+        arguments: the arguments of the call.
         wanted: which of them have a gradient.
         grads: the incoming gradients, Tensors or None.
         arrays: the gradients; None where there is none.
@@ -50,21 +50,21 @@ class GradientsNode(HandwrittenNode):
         device: theirs.
     """
 
-    __slots__ = ("_arguments", "_differentiable", "_differentiate", "_grads", "_metadata")
+    __slots__ = ("_differentiable", "_differentiate", "_grads", "_metadata")
 
     is_users = False
 
     def __init__(
         self,
         differentiate: Differentiate,
-        arguments: Sequence[tuple[Any, int | None]],
+        arguments: Sequence[Any],
         wanted: Sequence[int],
         grads: Sequence[Any],
         arrays: Sequence[Any],
         differentiable: Sequence[bool],
         device: Any,
     ) -> None:
-        edges = [gradient_edge(arguments[index][0]) for index in wanted]
+        edges = [gradient_edge(arguments[index]) for index in wanted]
         self._connect([*edges, *[None if one is None else gradient_edge(one) for one in grads]])
         self.meta = None
         self.device: Any = device
@@ -74,7 +74,6 @@ class GradientsNode(HandwrittenNode):
         )
         self._differentiate: Differentiate | None = differentiate
         self._differentiable = differentiable
-        self._arguments = arguments
         self._grads = with_versions(grads)
 
     @property
@@ -106,11 +105,11 @@ class GradientsNode(HandwrittenNode):
         differentiate = self._differentiate
         if differentiate is None:
             raise released_error(self)
-        for value, version in (*self._arguments, *self._grads):
-            if isinstance(value, TensorBase) and version is not None:
+        for value, version in self._grads:
+            if isinstance(value, TensorBase):
                 check_version(self, value, version)
         grads = [own_copy(one) if has_graph(one) else one for one, _ in self._grads]
-        found, arguments = differentiate(self._arguments, grads, create_graph)
+        found, arguments = differentiate(grads, create_graph)
         places = [*arguments, *grads]
         inputs = [one for one in places if has_graph(one)]
         by_input = dict(zip(map(id, inputs), gradients_of(found, inputs, given, create_graph), strict=True))
@@ -120,7 +119,7 @@ class GradientsNode(HandwrittenNode):
         """Let go of what it reads; with several gradients, each of which may be differentiated by itself, keep it."""
         if sum(self._differentiable) == 1:
             self._differentiate = None
-            self._arguments, self._grads = (), []
+            self._grads = []
 
 
 def with_versions(values: Sequence[Any]) -> list[tuple[Any, int]]:

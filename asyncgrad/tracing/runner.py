@@ -21,6 +21,7 @@ import numpy as np
 from ..core.settings.extras import why_missing
 from .index_loops import index_loop_names, write_index_loops
 from .inner_loops import InnerLoop, are_loops_found, data_offset
+from .machine_code import compiled_functions, features_of_processor
 from .masked_loops import write_masked_loop
 from .own_loops import CASTS, COPIES, constant, name_of_cast, write_loop, write_own_loops
 from .product_loops import TileKind, write_product_loops
@@ -173,17 +174,7 @@ def runner() -> Runner | None:
     """Return the runner of this process; None where it cannot be had."""
     if missing_extra() is not None:
         return None
-    from llvmlite import binding  # optional
-
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    module = binding.parse_assembly(_source())
-    module.verify()
-    features = binding.get_host_cpu_features().flatten()
-    target = binding.Target.from_default_triple()
-    machine = target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features, opt=2)
-    engine = binding.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
+    engine = compiled_functions(_source())
     address = engine.get_function_address
     casts = {pair: address(name_of_cast(pair)) for pair in CASTS}
     casts |= {kind * 2: address(f"copy_{size}") for size, kinds in COPIES.items() for kind in kinds}
@@ -193,15 +184,15 @@ def runner() -> Runner | None:
     indexing = {key: address(name) for key, name in index_loop_names().items()}
     names = "run", "start", "run_rows", "check", "masked", "tiles"
     run, start, rows, check, masked, tiles = (address(name) for name in names)
-    functions = {one: address(one.name) for one in TileKind.every()} if _is_fusing(features) else {}
+    functions = {one: address(one.name) for one in TileKind.every()} if _is_fusing() else {}
     return Runner(
         engine, run, start, rows, check, casts, row_copies, scales, products, indexing, masked, tiles, functions
     )
 
 
-def _is_fusing(features: str) -> bool:
-    """Tell whether the processor multiplies and adds in one rounding, from what llvmlite says of it."""
-    return platform.machine().lower() in ("aarch64", "arm64") or "+fma" in features.split(",")
+def _is_fusing() -> bool:
+    """Tell whether the processor multiplies and adds in one rounding."""
+    return platform.machine().lower() in ("aarch64", "arm64") or "+fma" in features_of_processor().flatten().split(",")
 
 
 def _source() -> str:

@@ -6,13 +6,14 @@ import inspect
 import operator
 import types
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, final
 
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.graph.cost import LARGE
+from ..core.graph.leaf import gradient_edge
 from ..core.graph.node import LEAF_ORDER, NodeMeta
 from ..core.graph.saved import version_of
 from ..core.settings.callers import is_own_file
@@ -39,8 +40,6 @@ __all__ = ["Output", "Variant", "refuse_hooks_and_other_leaves", "trace_variant"
 
 #: What a program may return each time as it was in the traced run.
 _IMMUTABLE = (int, float, complex, str, bytes, bool, np.generic, np.dtype, type)
-#: In how many calls of a program it is not known yet where their backward passes begin.
-_FIRST_CALLS = 8
 #: How many tables wait for the next call; each call under way has one.
 _IDLE_TABLES = 4
 
@@ -55,9 +54,12 @@ class Output:
         value: the constant.
         requires_grad: whether the tensor requires grad.
         device: that of the tensor.
+
+    Attributes:
+        is_intermediate: whether another output is computed from it, with a gradient for it.
     """
 
-    __slots__ = ("device", "index", "kind", "requires_grad", "value")
+    __slots__ = ("device", "index", "is_intermediate", "kind", "requires_grad", "value")
 
     def __init__(
         self, kind: str, index: int = 0, value: Any = None, requires_grad: bool = False, device: Any = None
@@ -67,6 +69,7 @@ class Output:
         self.value = value
         self.requires_grad = requires_grad
         self.device = device
+        self.is_intermediate: bool = False
 
 
 class Advancing(Protocol):
@@ -84,7 +87,6 @@ class Variant:
     """A program, how its outputs are put together, and tables that run it."""
 
     __slots__ = (
-        "_first_calls",
         "_idle",
         "_is_short",
         "backward_guards",
@@ -96,7 +98,6 @@ class Variant:
         "fusing",
         "guards",
         "has_graph",
-        "has_run_again",
         "is_unguarded",
         "may_be_long",
         "may_begin_otherwise",
@@ -109,6 +110,7 @@ class Variant:
         "structure",
         "verified",
         "wanted",
+        "watched",
     )
 
     def __init__(
@@ -125,6 +127,8 @@ class Variant:
         self.outputs = outputs
         #: Which arrays of the arguments have a gradient.
         self.wanted = wanted
+        #: Which tensors among the arguments may be written into before a backward that the function has to make.
+        self.watched: list[int] = []
         #: The outputs at which its backward begins.
         self.seeded = seeded
         #: Whether a backward may take long: it reads much, or one has kept its thread for long.
@@ -162,20 +166,7 @@ class Variant:
         self.may_begin_otherwise: bool = False
         #: Where that was; None for none.
         self.begun: Beginning | None = None
-        #: Whether a backward of one of its calls has run the function.
-        self.has_run_again: bool = False
-        self._first_calls: int = _FIRST_CALLS
         self._idle: deque[Table] = deque(maxlen=_IDLE_TABLES)
-
-    def may_run_again(self) -> bool:
-        """Tell whether the backward of a call that begins now may run the function, as far as that is known."""
-        if self.has_run_again:
-            return True
-        # Below 0 where threads count at once.
-        if self._first_calls <= 0:
-            return False
-        self._first_calls -= 1
-        return True
 
     def holds(self) -> bool:
         """Tell whether what the functions read that have run is as it was."""
@@ -284,8 +275,7 @@ def _traced(
         raise Untraceable("it changes an argument, such as an attribute of a module or an entry of a list")
     _refuse_objects_of_others(result, given, source)
     found, out_structure = flatten(result)
-    outputs, values, roots = _outputs(trace, found, lifted)
-    numbered = [leaf for leaf in once.values() if is_array(leaf)]
+    numbered, (outputs, values, roots) = list(filter(is_array, once.values())), _outputs(trace, found, lifted)
     _refuse_writes(trace, numbered, cut)
     for leaf, before in zip(numbered, marks, strict=True):
         if _marks(leaf) != before:
@@ -297,7 +287,11 @@ def _traced(
     begun = _begun(roots, beginning)
     if roots:
         own = {id(one) for one in inputs}
-        refuse_hooks_and_other_leaves(list(roots.values()), lambda leaf: id(leaf) in own, name)
+        reached = refuse_hooks_and_other_leaves(roots.values(), lambda leaf: id(leaf) in own, name)
+        # What no result depends on has no edge, as in the graph of the function.
+        wanted = [index for index in wanted if _node_of(numbered[index]) in reached] or wanted
+        inputs = [numbered[index] for index in wanted]
+        _mark_intermediate(outputs, roots, reached)
         seeds = []
         for index, strides in begun.items():
             ones = ones_lying_as(roots[index].shape, roots[index].dtype, strides)
@@ -312,7 +306,28 @@ def _traced(
         gradients = [None if one is None else trace.value_of(one._data) for one in found_grads]
     program = lower(trace, cut, values, cotangents, gradients)
     share_copies(program)
-    return Variant(program, out_structure, outputs, wanted, list(begun), bool(roots))
+    variant = Variant(program, out_structure, outputs, wanted, list(begun), bool(roots))
+    variant.watched = _watched(numbered, program.kept, len(roots) > 1)
+    return variant
+
+
+def _mark_intermediate(outputs: Sequence[Output], roots: dict[int, Any], reached: set[Any]) -> None:
+    """Note of each output whether another one is computed from it; `reached` are the nodes of the graph of all."""
+    edges = {edge for node in reached for edge in zip(node.next_nodes, node.input_nrs, strict=True)}
+    for one in outputs:
+        if one.requires_grad:
+            one.is_intermediate = (roots[one.index]._grad_fn, roots[one.index]._output_nr) in edges
+
+
+def _watched(numbered: Sequence[Any], kept: Sequence[bool], has_several_roots: bool) -> list[int]:
+    """Return which tensors may be written into before a backward that begins elsewhere, by which are kept for it.
+
+    One that begins at some of several outputs need not read what the whole one reads.
+    """
+    pairs = enumerate(zip(numbered, kept, strict=True))
+    return [
+        index for index, (leaf, is_kept) in pairs if isinstance(leaf, TensorBase) and (has_several_roots or not is_kept)
+    ]
 
 
 def _marks(leaf: Any) -> Any:
@@ -435,14 +450,23 @@ def _refuse_writes(trace: Trace, numbered: Sequence[Any], cut: int) -> None:
                 )
 
 
-def refuse_hooks_and_other_leaves(roots: Sequence[Any], is_own: Callable[[Any], bool], name: str) -> None:
+def _node_of(tensor: Any) -> Any:
+    edge = gradient_edge(tensor)
+    return None if edge is None else edge.node
+
+
+def refuse_hooks_and_other_leaves(roots: Iterable[Any], is_own: Callable[[Any], bool], name: str) -> set[Any]:
     """Raise if a node of the traced graph has a hook or waits, or if a leaf is none of the arguments.
+
+    Returns:
+        The nodes of that graph.
 
     Raises:
         Refusal: the program would not call the hook, or not give the leaf its gradient.
         Untraceable: a node is an `async def`.
     """
-    waiting, seen = [root._grad_fn for root in roots], set()
+    waiting: list[Any] = [root._grad_fn for root in roots]
+    seen: set[Any] = set()
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
@@ -465,6 +489,7 @@ def refuse_hooks_and_other_leaves(roots: Sequence[Any], is_own: Callable[[Any], 
                 "would not call: add hooks to its arguments or results"
             )
         waiting.extend(node.next_nodes)
+    return seen
 
 
 def _line_of_a_hook(meta: NodeMeta) -> str:

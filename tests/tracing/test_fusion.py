@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -616,25 +619,50 @@ def test_a_forked_child_has_a_thread_of_its_own():
     assert done.wait(60)
 
 
-def test_a_child_that_is_forked_during_a_compilation_compiles_nothing():
-    compiler = Compiler()
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_compiles_that_is_forked_while_another_thread_does():
+    from llvmlite import binding
+
+    def function(x: Any) -> Any:
+        return (np.tanh(x * 0.5) * x + x).sum()
+
+    def run(function: Any, calls: int) -> Any:
+        leaf = ag.tensor([0.5, 0.25], requires_grad=True)
+        for _ in range(calls):
+            sync.backward(function(leaf))
+        return leaf.grad.tolist()
+
+    def as_child() -> int:
+        for _ in range(3):
+            run(half, 20)
+            COMPILER.join()
+        fresh = ag.jit(function, backend="fused")
+        same_bits = run(fresh, 20) == run(function, 20) == run(half, 20)
+        return 0 if same_bits and half.counts["fused"] == fresh.counts["fused"] == 1 else 9
+
+    def compile_slowly() -> None:
+        with binding.ffi.lib._lock:
+            held.set()
+            forks.wait(0.1)
+
+    half, held, forks = ag.jit(function), threading.Event(), threading.Event()
     begun, goes_on = threading.Event(), threading.Event()
-
-    def job() -> None:
-        begun.set()
-        goes_on.wait(60)
-
-    compiler.submit(job)
+    # What is compiled in the parent after that is compiled in the child anew.
+    COMPILER.submit(lambda: begun.set() or goes_on.wait(60))
     assert begun.wait(60)
-    thread = compiler._thread
-    assert thread is not None
-    # As in a child.
-    compiler.reset()
-    found: list[int] = []
-    compiler.submit(lambda: found.append(1))
-    compiler.join()
-
-    assert compiler.is_ending()
-    assert found == []
+    run(half, 15)
+    thread = threading.Thread(target=compile_slowly)
+    thread.start()
+    assert held.wait(60)
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        with contextlib.suppress(BaseException):
+            os._exit(as_child())
+        os._exit(8)
+    forks.set()
     goes_on.set()
     thread.join()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -588,3 +588,21 @@ def test_a_compiled_call_whose_backward_failed_is_tried_again_with_the_bits_of_a
     assert [bits(one.grad) for one in again] == [bits(one.grad) for one in clean]
     with pytest.raises(ReleasedGraphError):
         sync.backward(result)
+
+
+def test_an_argument_on_which_no_result_depends_has_no_edge():
+    def function(w: Any, unused: Any) -> Any:
+        return (w * w).sum()
+
+    def seen_by_hook(function: Any) -> list[Any]:
+        w, unused = (ag.tensor([0.5, -0.25], requires_grad=True) for _ in range(2))
+        found: list[Any] = []
+        loss = function(w, unused)
+        loss.register_hook(found.append)
+        sync.backward(loss, inputs=[unused])
+        return [len(found), unused.grad, w.grad]
+
+    jitted = ag.jit(function)
+
+    assert [seen_by_hook(jitted) for _ in range(6)] == [seen_by_hook(function)] * 6
+    assert jitted.counts["replayed"] == 2

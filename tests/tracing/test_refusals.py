@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import nn
+from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError
 from tests.support.leaves import leaf
 
@@ -441,3 +441,36 @@ def test_a_flag_that_it_sets_is_set_in_each_call():
 
     assert [x.grad.item() for x in given] == [2.0] * 8
     assert jitted.counts["eager: it changes the .grad, a hook or a flag of an argument"] == 7
+
+
+def test_a_hook_is_refused_of_a_result_from_which_another_result_is_computed():
+    @ag.jit
+    def function(w: Any, x: Any) -> Any:
+        hidden = np.tanh(w * x)
+        return (hidden * hidden).sum(), hidden, hidden * 2.0
+
+    leaf, seen = ag.tensor([0.5, -0.25], requires_grad=True), []
+    for _ in range(5):
+        loss, hidden, last = function(leaf, np.ones(2))
+    assert function.counts["replayed"]
+
+    for refused in (
+        lambda: hidden.register_hook(seen.append),
+        hidden.retain_grad,
+        lambda: hidden.grad_fn.register_hook(lambda *_: None),
+        lambda: hidden.grad_fn.register_prehook(lambda *_: None),
+    ):
+        # Also where it is tried again.
+        for _ in range(2):
+            with pytest.raises(GraphError, match="from which that has computed another result"):
+                refused()
+    assert not hidden.retains_grad
+    # Of the others it is as elsewhere, and so is a backward that begins at it.
+    last.register_hook(seen.append)
+    sync.backward(loss + (hidden * 3.0).sum() + last.sum())
+    found = leaf.grad.tolist()
+    plain = ag.tensor([0.5, -0.25], requires_grad=True)
+    loss, hidden, last = function.function(plain, np.ones(2))
+    sync.backward(loss + (hidden * 3.0).sum() + last.sum())
+    assert found == plain.grad.tolist()
+    assert len(seen) == 1

@@ -11,13 +11,14 @@ from threading import get_ident
 from typing import Any
 
 from ..settings.observers import CALLS, CallRecorder
+from ..settings.process import hold_in_forks
 from .interception import TIMES, Interceptor, intercept, stop_intercepting
 
 __all__: list[str] = []
 
 #: What the interceptor in use was made for; None where nothing is timed.
 _made_for: list[tuple[CallRecorder, ...] | None] = [None]
-_mutex = threading.RLock()
+_mutex = hold_in_forks(threading.RLock())
 
 
 def _update(whole_process: bool) -> None:

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Protocol, final
 
+from ..settings.process import hold_in_forks
 from .interception import DEVICES, intercept, stop_intercepting
 from .tensor_base import TensorBase
 
@@ -54,7 +55,7 @@ class DeviceSwitch(Protocol):
 _switches: dict[type, DeviceSwitch] = {}
 #: Whether any library has several devices, which may each be current.
 several_devices: list[bool] = [False]
-_mutex = threading.Lock()
+_mutex = hold_in_forks(threading.Lock())
 
 
 def start_switching(switch: DeviceSwitch) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..settings.context import CURRENT_STREAMS
+from ..settings.process import hold_in_forks
 from .interception import STREAMS, intercept, stop_intercepting
 
 __all__ = ["FollowingDevice", "follow_streams", "start_following", "stop_following"]
@@ -27,7 +28,7 @@ class FollowingDevice(Protocol):
 
 #: The devices whose libraries follow the context.
 _devices: list[FollowingDevice] = []
-_mutex = threading.Lock()
+_mutex = hold_in_forks(threading.Lock())
 _thread = threading.local()
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from ..settings.observers import DEVICE_WORK
+from ..settings.process import hold_in_forks
 from .interception import RECORDERS, intercept, stop_intercepting
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ recorders_in_use: list[bool] = [False]
 #: The devices whose streams record events with the time; and the same, as a tuple, while something records.
 _devices: WeakSet[Any] = WeakSet()
 _watched: list[tuple[Any, ...]] = [()]
-_mutex = threading.RLock()
+_mutex = hold_in_forks(threading.RLock())
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 

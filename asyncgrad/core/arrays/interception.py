@@ -21,6 +21,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ..settings.process import hold_in_forks
+
 __all__ = [
     "DEVICES",
     "LAYERS",
@@ -62,7 +64,7 @@ interceptors: dict[str, Interceptor] = {}
 _wrappers: list[dict[str, Any]] = []
 #: Other functions: each with its name, its layers, and what puts another one in its place.
 _others: list[tuple[Callable[..., Any], str, tuple[str, ...], Callable[[Callable[..., Any]], object]]] = []
-_mutex = threading.RLock()
+_mutex = hold_in_forks(threading.RLock())
 
 
 def intercept(layer: str, interceptor: Interceptor) -> None:

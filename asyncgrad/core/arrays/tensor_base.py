@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import threading
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 from ...errors import ArgumentTypeError
 
@@ -24,14 +24,45 @@ if TYPE_CHECKING:
 __all__ = ["AutogradMeta", "CreationMeta", "ViewRecord", "TensorBase", "VersionCounter", "ViewMeta"]
 
 
+#: How many readers a counter has before those that are gone are left out.
+_MOST_READERS = 16
+
+
+class Reader(Protocol):
+    """Who reads memory later, as it is now."""
+
+    def before_write(self, counter: VersionCounter) -> None:
+        """Copy what lies in the memory of a counter; a write into it follows."""
+
+
 @final
 class VersionCounter:
     """Counts the in-place writes into one piece of memory; a base and all its views share one."""
 
-    __slots__ = ("__weakref__", "value")
+    __slots__ = ("__weakref__", "readers", "value")
 
     def __init__(self, value: int = 0) -> None:
         self.value: int = value
+        #: Who is to be told before the next write; None for nobody.
+        self.readers: list[weakref.ReferenceType[Reader]] | None = None
+
+    def tell_before_write(self, reader: weakref.ReferenceType[Reader]) -> None:
+        """Have a reader be told once, before the next write, if it is there then."""
+        readers = self.readers
+        if readers is None:
+            self.readers = [reader]
+        elif len(readers) < _MOST_READERS:
+            readers.append(reader)
+        else:
+            self.readers = [*[one for one in readers if one() is not None], reader]
+
+    def tell_readers(self) -> None:
+        """Tell those who wait for the next write; it follows."""
+        readers, self.readers = self.readers or (), None
+        for reference in readers:
+            reader = reference()
+            if reader is not None:
+                reader.before_write(self)
 
 
 class CreationMeta(enum.Enum):

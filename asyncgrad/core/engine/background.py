@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...errors import BlockingError, GraphError
 from ..settings.context import BLOCKING
+from ..settings.process import hold_in_forks
 from .eager_task import EagerTask
 from .loops import BACKGROUND_TASKS, OneShotEvent, loop_is_running, run_on_own_loop, running_loop
 from .notes import add_note
@@ -24,7 +25,7 @@ __all__ = ["BackgroundWork", "LoopBackground"]
 
 #: Guards the lists of waiters, which several threads may change. Reentrant: the garbage collector may cancel abandoned
 #: work at any line.
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 
 @final

@@ -14,6 +14,7 @@ from contextvars import Context, ContextVar, Token, copy_context
 from typing import TYPE_CHECKING, Any, final
 
 from ...errors import DeviceError
+from ..settings.process import hold_in_forks
 from .dependents import hold, let_go
 from .device_limit import begin_wait, end_wait, force_end_wait, lend_to_dependencies
 from .loops import loop_is_running
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CallStream"]
 
 #: Guards the order of calls on all devices, since an event may lead from one device to another.
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 
 @final

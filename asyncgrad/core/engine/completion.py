@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...errors import GraphError
 from ..settings.context import CURRENT_GRAPH_TASK, ROW
+from ..settings.process import hold_in_forks
 from .notes import add_note
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _INTERNAL_PACKAGES = {
 }
 
 #: Held while the Completion of a GraphTask is made.
-COMPLETION_LOCK = threading.Lock()
+COMPLETION_LOCK = hold_in_forks(threading.Lock())
 
 
 @final

@@ -16,6 +16,7 @@ from ..arrays.one_device import several_met
 from ..arrays.values import is_device_array, moved_array, on_device
 from ..settings.arguments import describe
 from ..settings.context import CURRENT_STREAMS, DEFAULT_DEVICE, Mode
+from ..settings.process import hold_in_forks
 from .call_streams import CallStream
 from .loops import loop_thread
 from .remote import Job, call_on, worker_died_error
@@ -68,7 +69,7 @@ _DLPACK_KINDS = {2: "cuda", 13: "cuda"}
 _opened: dict[str, Device] = {}
 #: Devices that were made directly, and given to `register_device`.
 _registered: WeakValueDictionary[str, Device] = WeakValueDictionary()
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 
 class Device:

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from ...errors import BlockingError, DeviceError
 from ..settings.context import BLOCKING, CURRENT_NODE
-from ..settings.process import call_in_forked_children
+from ..settings.process import call_in_forked_children, hold_in_forks
 from .await_stack import NAMED_WAITS
 from .dependents import dependents_of, has_dependents
 from .loops import OneShotEvent, running_loop
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 #: Guards the fields of all semaphores and permits; never held while anything waits. Reentrant: the garbage collector
 #: may close an abandoned body, which releases its permit, at any line.
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 
 class LimitedDevice(Protocol):

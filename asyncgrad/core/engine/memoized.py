@@ -18,6 +18,7 @@ from ..arrays.tensor_base import TensorBase
 from ..arrays.values import own_copy
 from ..graph.packed import Packed
 from ..graph.saved import version_of
+from ..settings.process import hold_in_forks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable
@@ -29,7 +30,7 @@ __all__ = ["MemoizedRun", "Question"]
 
 #: Guards the answers of a node, which rows on several workers may add and remove at a time. Reentrant: what the garbage
 #: collector runs, at any line, may run a backward.
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 #: For so many backward passes at once, or batches of rows, a node keeps the answers.
 _MOST_BACKWARDS = 8

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...errors import BlockingError
 from ..graph.naming import identify
 from ..settings.context import BLOCKING, CALLERS, LOOP_BELOW, ROW
+from ..settings.process import hold_in_forks
 from .device_limit import lend_to_dependencies
 from .loops import OneShotEvent, loop_thread, running_loop
 
@@ -44,7 +45,7 @@ __all__ = ["acquire", "release", "try_acquire"]
 
 #: Guards the fields of all locks; held for a few lines at a time, and never while anything waits. Reentrant: the
 #: garbage collector may close an abandoned body, which releases its lock, at any line.
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 
 @final

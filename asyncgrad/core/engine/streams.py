@@ -15,6 +15,7 @@ from ..graph.creation import observe_nodes
 from ..graph.leaf import GraphRoot
 from ..graph.node import LEAF_ORDER
 from ..settings.context import CURRENT_STREAMS, Mode
+from ..settings.process import hold_in_forks
 
 if TYPE_CHECKING:
     from ..graph.node import Node
@@ -26,7 +27,7 @@ __all__ = ["DONE", "DeviceStreams", "Event", "Stream", "StreamOwner", "TaskStrea
 #: streams: all its work is on default streams.
 streams_in_use: list[bool] = [False]
 
-_MUTEX = threading.Lock()
+_MUTEX = hold_in_forks(threading.Lock())
 
 
 @final

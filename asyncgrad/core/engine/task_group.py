@@ -20,6 +20,7 @@ from ..arrays.current_devices import several_devices
 from ..settings.awaiting import finish
 from ..settings.context import CURRENT_NODE, ROW
 from ..settings.loop_turn import keep_pace, next_turn
+from ..settings.process import hold_in_forks
 from ..settings.scheduling import CLOCK
 from .device import is_elsewhere
 from .eager_task import EagerTask, current_task
@@ -54,7 +55,7 @@ __all__ = [
 _clock = CLOCK.get
 
 #: Guards the counts of pauses, which hooks in several threads may change.
-_PAUSE_LOCK = threading.Lock()
+_PAUSE_LOCK = hold_in_forks(threading.Lock())
 
 
 def note_suspended(graph_task: GraphTask) -> None:

@@ -26,6 +26,7 @@ from ..arrays.values import counted
 from ..settings.arguments import describe, must_be
 from ..settings.context import CURRENT_GRAPH_TASK
 from ..settings.elsewhere import NODE_ATTRIBUTES, hint_at
+from ..settings.process import hold_in_forks
 from .cost import LARGE, array_kind, expect_large_arrays, size_of
 from .creation import announce
 from .metadata import InputMetadata, call_node, metadata_of
@@ -63,7 +64,7 @@ next_order: Callable[[], int] = itertools.count(0, -1).__next__
 LEAF_ORDER = -HIGHEST_NUMBER
 
 #: Held while a node gets its NodeMeta.
-_META_LOCK = threading.Lock()
+_META_LOCK = hold_in_forks(threading.Lock())
 
 #: How many nodes have got a NodeMeta after they were made. If the count changes while a backward is suspended, the
 #: backward looks for hooks again.

@@ -266,9 +266,12 @@ def prepare_write(out: TensorBase) -> None:
     """
     if out._meta is not None or out._view is not None:
         copy_shared_before_write(out)
-    keeper = COPY_ON_WRITE.get()
-    if keeper is not None and out._counter is not None:
-        keeper.before_write(out._counter)
+    keeper, counter = COPY_ON_WRITE.get(), out._counter
+    if counter is not None:
+        if keeper is not None:
+            keeper.before_write(counter)
+        if counter.readers is not None:
+            counter.tell_readers()
 
 
 def begin_writes(tensors: Iterable[TensorBase]) -> None:
@@ -285,8 +288,11 @@ def begin_writes(tensors: Iterable[TensorBase]) -> None:
         counter = tensor._counter
         if counter is None:
             counter = tensor._shared_version()
-        elif keeper is not None:
-            keeper.before_write(counter)
+        else:
+            if keeper is not None:
+                keeper.before_write(counter)
+            if counter.readers is not None:
+                counter.tell_readers()
         counter.value += 1
 
 

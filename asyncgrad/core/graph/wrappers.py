@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ..settings.process import hold_in_forks
+
 __all__ = ["override", "register_wrapper", "restore"]
 
 _namespaces: list[dict[str, Any]] = []
 #: By name, what is in the place of the function of that name.
 _overrides: dict[str, Callable[[], Any]] = {}
-_mutex = threading.Lock()
+_mutex = hold_in_forks(threading.Lock())
 
 
 def register_wrapper(namespace: dict[str, Any]) -> None:

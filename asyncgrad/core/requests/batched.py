@@ -18,6 +18,7 @@ from ..engine.eager_task import EagerTask
 from ..engine.loops import running_loop
 from ..settings.arguments import check_callable, number, takes, whole_number
 from ..settings.context import GRAD_MODE, is_kind
+from ..settings.process import hold_in_forks
 from .batch import Batch, BatchOwner, Reason, key_of
 
 __all__ = ["BatchStatistics", "Batched", "all_batched", "batched"]
@@ -284,7 +285,7 @@ def _found(module: str, name: str) -> object:
 #: Every batched function of this process, for `ag.engine.statistics()`.
 _ALL: weakref.WeakSet[Batched[Any, Any]] = weakref.WeakSet()
 #: Guards it. Reentrant: what the garbage collector runs, at any line, may make one.
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 
 def all_batched() -> list[Batched[Any, Any]]:

@@ -25,14 +25,14 @@ from ..engine.dependents import HELD, hold, let_go
 from ..engine.device_limit import begin_wait, end_wait, force_end_wait, lend_to_dependencies
 from ..engine.loops import OneShotEvent, running_loop
 from ..settings.context import BLOCKING
-from ..settings.process import call_in_forked_children
+from ..settings.process import call_in_forked_children, hold_in_forks
 from .callers import current_urgency, tell_profiles
 
 __all__ = ["Line", "all_lines"]
 
 #: Guards the fields of all lines; never held while anything waits. Reentrant: the garbage collector may close an
 #: abandoned request, which gives its place back, at any line.
-_MUTEX = threading.RLock()
+_MUTEX = hold_in_forks(threading.RLock())
 
 
 @final

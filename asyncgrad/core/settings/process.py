@@ -13,10 +13,12 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 import types
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar, final
 
 import numpy as np
 
@@ -28,6 +30,7 @@ __all__ = [
     "call_in_forked_children",
     "forget_lines",
     "has_effect",
+    "hold_in_forks",
     "keep_lines",
     "replace_display_of_warnings",
     "set_collection_thresholds",
@@ -47,7 +50,8 @@ EFFECTS = {
     "source": "linecache keeps the lines of generated source, so that tracebacks show them",
     "log": "the logger `asyncgrad` has a handler that drops records, so that a program without logging shows none",
     "exit": "the exit of the interpreter waits for bodies on workers and for the kernel that is being compiled",
-    "fork": "a forked child starts its own workers, devices and stores, whose threads and locks are its parent's",
+    "fork": "a forked child starts its own workers, devices and stores, whose threads and locks are its parent's, "
+    "and a fork waits until no thread compiles",
     "random": "a recomputation of `ag.checkpoint` sets the state that `np.random` had before, and puts its own back",
     "signal": "`ag.engine.dump_on_signal` sets the handler of a signal, and puts the former one back",
     "collector": "`ag.no_full_collections` sets a threshold of the garbage collector, and puts the former one back",
@@ -119,6 +123,78 @@ def call_in_forked_children(function: Callable[[], Any]) -> None:
     """Call a function in each child that is forked from now on, where there are such."""
     if "fork" not in _OFF and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=function)
+
+
+class Lock(Protocol):
+    """What a thread holds, and no other meanwhile."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Hold it; return whether that was possible."""
+
+    def release(self) -> None:
+        """Hold it no longer."""
+
+
+LockType = TypeVar("LockType", bound=Lock)
+
+
+@final
+class _LocksOfForks:
+    """Locks that the thread that forks holds meanwhile, so that none is left taken in a child by another thread.
+
+    It has all of them at once or none: who waits for one holds no other, so two threads never wait for each other.
+    """
+
+    __slots__ = ("_held", "_locks")
+
+    def __init__(self) -> None:
+        self._locks: tuple[Lock, ...] = ()
+        #: By thread, which it holds; those who fork one after the other may let go in another order.
+        self._held: dict[int, tuple[Lock, ...]] = {}
+
+    def add(self, lock: Lock) -> None:
+        """Have one more."""
+        if not self._locks:
+            # The first to go on in a child and the last to begin: other functions of forks may need the locks.
+            os.register_at_fork(before=self.acquire, after_in_parent=self.release, after_in_child=self.release)
+        self._locks += (lock,)
+
+    def acquire(self) -> None:
+        """Hold all of them, or none where that takes too long."""
+        locks, end = self._locks, time.monotonic() + _LONGEST_WAIT
+        while (taken := self._tried(locks)) is not None:
+            if time.monotonic() > end:
+                locks = ()
+                break
+            if taken.acquire(timeout=_LONGEST_WAIT):
+                taken.release()
+        self._held[threading.get_ident()] = locks
+
+    def _tried(self, locks: tuple[Lock, ...]) -> Lock | None:
+        """Hold all of them and return None, or hold none and return one that another thread holds."""
+        for index, lock in enumerate(locks):
+            if not lock.acquire(False):
+                for one in locks[:index]:
+                    one.release()
+                return lock
+        return None
+
+    def release(self) -> None:
+        """Hold none any more."""
+        for lock in self._held.pop(threading.get_ident(), ()):
+            lock.release()
+
+
+#: How many seconds a fork waits for locks. What holds one longer has been interrupted in its midst.
+_LONGEST_WAIT = 10.0
+_LOCKS = _LocksOfForks()
+
+
+def hold_in_forks(lock: LockType) -> LockType:
+    """Return a lock that no thread but the one that forks holds in a fork, so that it is free in the child."""
+    if "fork" not in _OFF and hasattr(os, "register_at_fork"):
+        _LOCKS.add(lock)
+    return lock
 
 
 def set_signal_handler(number: signal.Signals, handler: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
 
 from ...core.arrays.uninitialized import UninitializedParameter, uninitialized_error
+from ...core.settings.process import hold_in_forks
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..shared.arguments import array_of
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 #: Of two threads that call a layer for the first time, one makes its parameters.
-_INITIALIZING = threading.Lock()
+_INITIALIZING = hold_in_forks(threading.Lock())
 
 
 class LazyModule(Module):

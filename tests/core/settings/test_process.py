@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from textwrap import dedent
 
@@ -163,3 +164,59 @@ def test_the_documentation_has_each_effect_and_no_other():
     page = (ROOT / "docs" / "process.md").read_text()
 
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(EFFECTS)
+
+
+def test_a_lock_of_a_module_is_held_by_the_thread_that_forks():
+    made = re.compile(r"^\w+(: [^=]*)? = (threading\.)?R?Lock\(\)", re.MULTILINE)
+
+    left = [path for path in (ROOT / "asyncgrad").rglob("*.py") if made.search(path.read_text())]
+
+    assert left == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_waits_until_other_threads_hold_no_lock():
+    program = """
+        import os, signal, threading
+        from asyncgrad.core.settings.process import hold_in_forks
+        locks = [hold_in_forks(make()) for make in (threading.Lock, threading.RLock, threading.Lock)]
+        held, forks = threading.Event(), threading.Event()
+        def hold():
+            with locks[2], locks[1]:
+                held.set()
+                forks.wait(0.1)
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(30)
+            for lock in locks:
+                with lock:
+                    pass
+            os._exit(0)
+        forks.set()
+        thread.join()
+        print(os.waitpid(child, 0)[1], *(lock.acquire(False) for lock in locks))
+    """
+
+    assert run_python(program_without("", program)) == "0 True True True"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_goes_on_where_a_lock_is_never_let_go_of():
+    program = """
+        import os, threading
+        from asyncgrad.core.settings import process
+        process._LONGEST_WAIT = 0.05
+        lock = process.hold_in_forks(threading.Lock())
+        thread = threading.Thread(target=lock.acquire)
+        thread.start()
+        thread.join()
+        child = os.fork()
+        if not child:
+            os._exit(3)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), lock.locked())
+    """
+
+    assert run_python(program_without("", program)) == "3 True"

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...graph.node import LEAF_ORDER
-from ...settings.process import forget_lines
+from ...settings.process import forget_lines, hold_in_forks
 from .codegen import compile_backward
 from .executor import AN_ERROR, OTHER_GRAPH, CompiledExecutor, CompilingExecutor
 from .trace import CHANGED_MEANWHILE, MAX_NODES, Trace, Unsupported, add_sources, run_to_end, token_of, trace_backward
@@ -287,6 +287,10 @@ class _Lookup(NamedTuple):
         return self.shallow_key == shallow_key_of(self.root, self.limits, self.captures, self.keep_graph, self.input_nr)
 
 
+#: Held by a cache. Reentrant: the garbage collector may end an abandoned backward, which calls the cache, meanwhile.
+_MUTEX = hold_in_forks(threading.RLock())
+
+
 @final
 class Cache:
     """The buckets, the compiled functions and the statistics of this process.
@@ -297,9 +301,7 @@ class Cache:
     __slots__ = ("_buckets", "_compilations", "_hits", "_lock", "_next_number", "_next_use", "_programs", "_reasons")
 
     def __init__(self) -> None:
-        # Reentrant: the garbage collector may end an abandoned backward, which calls this cache, while the lock is
-        # held.
-        self._lock = threading.RLock()
+        self._lock = _MUTEX
         #: By shallow key, the oldest first.
         self._buckets: dict[Any, Bucket] = {}
         #: The functions that are kept, each with its bucket.

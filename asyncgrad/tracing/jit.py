@@ -17,7 +17,7 @@ from ..optim.optimizer import Optimizer
 from ..transforms.recipes import innermost
 from ..transforms.vmap import is_map
 from .blocking_transform import blocking_transform
-from .bound import unbound
+from .bound import Bound, unbound
 from .explanation import Explanation, explain
 from .jitted import ALL, Jitted
 from .jitted_coroutine import JittedCoroutine
@@ -34,6 +34,10 @@ _OTHER_OPTIONS = {
     "fullgraph": "leave it out, and see what ag.jit.explain(fn, *args) says is not compiled",
     "mode": "write backend='fused', or leave it out",
     "dynamic": "leave it out, since each shape has a program of its own",
+}
+_OPTIONS = {
+    "ag.jit": "static, backend and verify",
+    "ag.jit.train_step": "clip_grad_norm, clip_grad_value, has_aux, static, backend and verify",
 }
 _BACKENDS = ("auto", "table", "runner", "fused")
 
@@ -110,11 +114,10 @@ class Jit:
         **others: Never,
     ) -> Any:
         """Return the function, compiled; a decorator where no function is given."""
-        _check_none(others, "ag.jit", "static, backend and verify")
+        _check_options("ag.jit", others, static, backend, verify)
         if fn is None:
             return functools.partial(self, static=static, backend=backend, verify=verify)
-        _check(fn, "ag.jit", backend, verify)
-        function, bound = unbound(fn)
+        function, bound = _unbound(fn, "ag.jit")
         if inspect.iscoroutinefunction(function):
             if static:
                 raise ArgumentError(f"{function.__qualname__} is an async def, whose segments take no static arguments")
@@ -177,9 +180,9 @@ class Jit:
             >>> step
             <ag.jit.train_step of loss_fn, by Adam: 3 of 8 steps by a program>
         """
-        _check_step(loss_fn, optimizer, backend, verify, others)
-        clipping, (function, bound) = _clipping(clip_grad_norm, clip_grad_value), unbound(loss_fn)
-        names = _static_names(function, static)
+        _check_options("ag.jit.train_step", others, static, backend, verify)
+        function, bound = _loss_function(loss_fn, optimizer)
+        clipping, names = _clipping(clip_grad_norm, clip_grad_value), _static_names(function, static)
         return TrainStep(function, optimizer, clipping, truth(has_aux, "has_aux"), names, backend, verify, bound)
 
     def stats(self) -> dict[str, dict[str, int]]:
@@ -229,7 +232,7 @@ class Jit:
         if isinstance(fn, types.MethodType) and isinstance(fn.__func__, Jitted):
             return explain(fn.__func__, (fn.__self__, *args), kwargs)
         inner: Callable[..., Any] = innermost(fn)
-        is_cut = inspect.iscoroutinefunction(inner) or isinstance(inner, JittedCoroutine)
+        is_cut = inspect.iscoroutinefunction(_unbound(inner, "ag.jit.explain")[0])
         if is_cut or is_map(fn):
             instead = (
                 "one of the segments of ag.jit(fn).segments" if is_cut else "the function that it maps, with one row"
@@ -245,42 +248,58 @@ class Jit:
         return "ag.jit"
 
 
-def _check_none(others: dict[str, Never], name: str, options: str) -> None:
+def _check_options(name: str, others: dict[str, Never], static: Any, backend: Any, verify: Any) -> None:
     if others:
         other = next(iter(others))
-        raise ArgumentTypeError(f"{name} has no option {other!r}: {_OTHER_OPTIONS.get(other, f'it has {options}')}")
-
-
-def _check(fn: Any, name: str, backend: str, verify: int) -> None:
-    if isinstance(fn, (classmethod, staticmethod)):
-        hint = f"write @{type(fn).__name__} above @{name}"
-        raise ArgumentTypeError(takes(name, "a function", fn, hint))
-    if isinstance(fn, functools.partialmethod):
-        shown = getattr(fn.func, "__name__", "fn")
-        hint = f"write functools.partialmethod({name}({shown}), ...)"
-        raise ArgumentTypeError(takes(name, "a function", fn, hint))
-    if not callable(fn) or isinstance(fn, type):
-        raise ArgumentTypeError(takes(name, "a function", fn))
-    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
-        raise ArgumentTypeError(takes(name, "a function", fn, "a generator keeps its variables between two values"))
-    if backend not in _BACKENDS:
+        raise ArgumentTypeError(
+            f"{name} has no option {other!r}: {_OTHER_OPTIONS.get(other, f'it has {_OPTIONS[name]}')}"
+        )
+    if not isinstance(static, (str, Iterable)):
+        raise ArgumentTypeError(must_be("static", "the name of an argument, or several", static))
+    if not isinstance(backend, str) or backend not in _BACKENDS:
         raise ArgumentError(must_be("backend", " or ".join(map(repr, _BACKENDS)), backend))
     if backend in ("runner", "fused") and missing_extra() is not None:
         raise ArgumentError(f"there is no backend {backend!r}: {missing_extra()}")
     whole_number(verify, "verify", 0)
 
 
-def _check_step(loss_fn: Any, optimizer: Any, backend: str, verify: int, others: dict[str, Never]) -> None:
-    options = "clip_grad_norm, clip_grad_value, has_aux, static, backend and verify"
-    _check_none(others, "ag.jit.train_step", options)
-    check_function(loss_fn, "ag.jit.train_step", optimizer)
-    if inspect.iscoroutinefunction(loss_fn) or isinstance(loss_fn, JittedCoroutine):
+def _unbound(fn: Any, name: str) -> tuple[Callable[..., Any], Bound | None]:
+    """Return a plain function or an `async def`, and what it is bound to.
+
+    Raises:
+        ArgumentTypeError: `fn` is neither.
+    """
+    if isinstance(fn, (classmethod, staticmethod, property, functools.cached_property)):
+        hint = f"write @{type(fn).__name__} above @ag.jit"
+        raise ArgumentTypeError(takes(name, "a function", fn, hint))
+    if isinstance(fn, functools.partialmethod):
+        shown = getattr(fn.func, "__name__", "fn")
+        hint = f"write functools.partialmethod(ag.jit({shown}), ...)"
+        raise ArgumentTypeError(takes(name, "a function", fn, hint))
+    if not callable(fn) or isinstance(fn, type):
+        raise ArgumentTypeError(takes(name, "a function", fn))
+    function, bound = unbound(fn)
+    # Not of `fn`, which may be an object whose `__call__` is one.
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise ArgumentTypeError(takes(name, "a function", fn, "a generator keeps its variables between two values"))
+    return function, bound
+
+
+def _loss_function(loss_fn: Any, optimizer: Any) -> tuple[Callable[..., Any], Bound | None]:
+    """Return the function of a training step, and what it is bound to.
+
+    Raises:
+        ArgumentTypeError: it is no plain function, or `optimizer` is no Optimizer.
+    """
+    check_function(loss_fn, "ag.jit.train_step", optimizer, kinds="a plain function")
+    function, bound = _unbound(loss_fn, "ag.jit.train_step")
+    if inspect.iscoroutinefunction(function):
         hint = "compile the async def by ag.jit, and await loss.backward() and optimizer.step_async()"
         raise ArgumentTypeError(takes("ag.jit.train_step", "a plain function", loss_fn, hint))
     if not isinstance(optimizer, Optimizer):
         hint = "write ag.jit.train_step(loss_fn, optim.Adam(params))"
         raise ArgumentTypeError(takes("ag.jit.train_step", "an Optimizer as its second argument", optimizer, hint))
-    _check(loss_fn, "ag.jit.train_step", backend, verify)
+    return function, bound
 
 
 def _clipping(norm: float | None, value: float | None) -> Clipping:
@@ -293,7 +312,7 @@ def _clipping(norm: float | None, value: float | None) -> Clipping:
 
 
 def _static_names(fn: Callable[..., Any], static: str | Iterable[str]) -> list[str]:
-    names = [static] if isinstance(static, str) else list(static) if isinstance(static, Iterable) else [static]
+    names = [static] if isinstance(static, str) else list(static)
     if not all(isinstance(name, str) for name in names):
         raise ArgumentTypeError(must_be("static", "the name of an argument, or several", static))
     if not names:

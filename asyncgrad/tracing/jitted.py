@@ -264,15 +264,23 @@ class StaticArguments:
         names: their names.
     """
 
-    __slots__ = ("_names", "_signature")
+    __slots__ = ("_function_name", "_names", "_signature")
 
     def __init__(self, function: Callable[..., Any], names: Sequence[str]) -> None:
         self._signature = inspect.signature(function)
+        self._function_name: str = getattr(function, "__qualname__", repr(function))
         self._names = names
 
     def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call with each static one marked."""
-        bound = self._signature.bind(*args, **kwargs)
+        """Return the arguments of a call with each static one marked.
+
+        Raises:
+            TypeError: the function does not take them.
+        """
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self._function_name}() {error}") from None
         for name in self._names:
             if name in bound.arguments:
                 value = bound.arguments[name]

@@ -29,9 +29,14 @@ class JittedCoroutine:
         bound: the arguments that it is bound to: the object of a method, those of a partial.
 
     Attributes:
+        function: the `async def`.
+        bound: the arguments that it is bound to.
         segments: the compiled functions of its segments, in their order.
         reason: why there are none.
     """
+
+    #: As a whole. That it says so tells `unbound` that it has a `function` and `bound`.
+    is_compiled = False
 
     def __init__(self, function: Callable[..., Any], backend: str, verify: int, bound: Bound | None = None) -> None:
         functools.update_wrapper(self, function)
@@ -39,7 +44,8 @@ class JittedCoroutine:
             inspect.markcoroutinefunction(self)
         self.segments: list[Jitted] = []
         self.reason: str | None = None
-        self._bound = bound
+        self.bound = bound
+        self.function = function
         self._function = function
 
         def compiled(segment: types.FunctionType) -> Jitted:
@@ -55,7 +61,7 @@ class JittedCoroutine:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Return the function as a method of an instance."""
-        return self if instance is None or self._bound is not None else types.MethodType(self, instance)
+        return self if instance is None or self.bound is not None else types.MethodType(self, instance)
 
     def __copy__(self) -> JittedCoroutine:
         return self
@@ -82,6 +88,6 @@ class JittedCoroutine:
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns; suspends where that does."""
-        if self._bound is not None:
-            args, kwargs = self._bound.with_others(args, kwargs)
+        if self.bound is not None:
+            args, kwargs = self.bound.with_others(args, kwargs)
         return await self._function(*args, **kwargs)

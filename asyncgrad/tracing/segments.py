@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, final
 
 from ..core.settings.source import run_tree
+from ..transforms.recipes import innermost
 from .trace import Untraceable
 
 __all__ = ["cut"]
@@ -79,6 +80,8 @@ def _source_of(function: types.FunctionType) -> ast.AsyncFunctionDef:
     Raises:
         Untraceable: its source is not known, or it does what is not the same in another function.
     """
+    if innermost(function) is not function:
+        raise Untraceable("a transform has made it: give that the compiled function, as ag.func.grad(ag.jit(fn))")
     if hasattr(function, "__wrapped__"):
         raise Untraceable("it is wrapped by another function")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
+import functools
 import itertools
 import os
 import random
@@ -253,6 +254,7 @@ def test_what_is_no_function_is_refused(what):
     ("options", "message"),
     [
         ({"backend": "cuda"}, "backend must be 'auto' or 'table'"),
+        ({"backend": np.array(["table", "runner"])}, "backend must be 'auto' or 'table'"),
         ({"verify": -1}, "verify must be"),
         ({"verify": True}, "verify must be"),
         ({"static": None}, "static must be the name of an argument"),
@@ -263,6 +265,18 @@ def test_what_is_no_function_is_refused(what):
 def test_wrong_options_are_named(options, message):
     with pytest.raises((ArgumentError, ArgumentTypeError), match=message):
         ag.jit(lambda x: x, **options)
+
+
+@pytest.mark.parametrize("options", [{"backend": "cuda"}, {"verify": -1}, {"static": None}], ids=str)
+def test_wrong_options_of_a_decorator_are_named_before_it_has_a_function(options):
+    with pytest.raises((ArgumentError, ArgumentTypeError), match=f"{next(iter(options))} must be"):
+        ag.jit(**options)
+
+
+def test_a_call_that_lacks_a_static_argument_names_the_function():
+    jitted = ag.jit(written_by_position, static="into")
+    with pytest.raises(TypeError, match=r"written_by_position\(\) missing a required argument: 'into'"):
+        jitted(leaf(1.0))
 
 
 def test_a_function_that_tells_no_parameters_has_no_static_ones():
@@ -296,7 +310,7 @@ def test_a_function_that_always_raises_is_traced_three_times():
     assert jitted.counts["eager: ValueError in the traced run: negative"] == 3
 
 
-@pytest.mark.parametrize("kind", [classmethod, staticmethod])
+@pytest.mark.parametrize("kind", [classmethod, staticmethod, property, functools.cached_property])
 def test_a_function_is_compiled_before_it_is_made_a_method_of_a_class(kind):
     with pytest.raises(ArgumentTypeError, match=f"write @{kind.__name__} above @ag.jit"):
         ag.jit(kind(lambda x: x))

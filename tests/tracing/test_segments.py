@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import errors, nn
+from asyncgrad import errors, nn, optim
 from tests.tracing.running import bits
 
 RATE = 2.0
@@ -444,6 +444,10 @@ async def test_an_error_in_a_segment_shows_the_line_of_the_user():
     assert "z = y @ np.ones((7, 7))" in "".join(traceback.format_exception(caught.value))
 
 
+def loss_of_row(x: Any) -> Any:
+    return (x * x).sum()
+
+
 def decorated(function: Any) -> Any:
     @functools.wraps(function)
     async def wrapper(*args: Any) -> Any:
@@ -457,6 +461,7 @@ async def test_what_cannot_be_cut_stays_eager_and_says_why():
     w, x = ag.tensor([[1.0], [2.0]], requires_grad=True), np.ones((1, 2))
     assert bits(await wrapped(w, x)) == bits(await straight(w, x) + 1.0)
     assert "eager, it is wrapped by another function" in repr(wrapped)
+    assert "give that the compiled function, as ag.func.grad(ag.jit(fn))" in repr(ag.jit(ag.func.grad(loss_of_row)))
 
     namespace: dict[str, Any] = {"service": service}
     exec("async def nowhere(x):\n    y = await service(x)\n    return y * 2\n", namespace)  # noqa: S102
@@ -476,12 +481,57 @@ async def test_what_cannot_be_cut_stays_eager_and_says_why():
     assert "its source is not that of its code" in repr(compiled)
 
 
+class Waiting:
+    """An object that is called and awaited, with a compiled method that is too."""
+
+    async def __call__(self, w: Any, x: Any) -> Any:
+        h = np.tanh(x @ w)
+        y = await service(h)
+        return (y * y).sum()
+
+    method = ag.jit(__call__)
+
+
+#: By name, what stands for an `async def` that has segments.
+COROUTINES: dict[str, Callable[..., Any]] = {
+    "compiled": ag.jit(straight),
+    "a partial of a compiled one": functools.partial(ag.jit(straight)),
+    "an object": Waiting(),
+    "a partial of an object": functools.partial(Waiting()),
+    "a compiled method": Waiting().method,
+}
+
+
+@pytest.mark.parametrize("name", COROUTINES)
+async def test_whatever_stands_for_an_async_def_is_cut(name):
+    function = COROUTINES[name]
+    again = ag.jit(function)
+    w, x = ag.tensor([[1.0], [2.0]], requires_grad=True), np.ones((1, 2))
+    for _ in range(6):
+        value = await again(w, x)
+
+    assert bits(value) == bits(await function(w, x))
+    assert again.segments[0].counts["replayed"] == 2
+    with pytest.raises(errors.ArgumentTypeError, match="one of the segments"):
+        ag.jit.explain(function, w, x)
+    with pytest.raises(errors.ArgumentTypeError, match=r"compile the async def by ag\.jit"):
+        ag.jit.train_step(function, optim.SGD([w]))
+
+
+class Numbers:
+    """An object that is called and yields."""
+
+    def __call__(self) -> Any:
+        yield 1
+
+
 def test_generators_static_arguments_and_explain_are_refused():
     async def numbers():
         yield 1
 
-    with pytest.raises(errors.ArgumentTypeError, match="a generator keeps its variables"):
-        ag.jit(numbers)
+    for generator in (numbers, Numbers(), functools.partial(Numbers())):
+        with pytest.raises(errors.ArgumentTypeError, match="a generator keeps its variables"):
+            ag.jit(generator)
     with pytest.raises(errors.ArgumentError, match="no static arguments"):
         ag.jit(straight, static="x")
     with pytest.raises(errors.ArgumentTypeError, match="one of the segments"):

@@ -686,6 +686,8 @@ def test_arguments_that_do_not_fit_are_refused():
         ag.jit.train_step(waits, optimizer)
     with pytest.raises(errors.ArgumentError, match="give one of the two"):
         ag.jit.train_step(lambda: w.sum(), optimizer, clip_grad_norm=1.0, clip_grad_value=1.0)
+    with pytest.raises(errors.ArgumentTypeError, match="with a plain function"):
+        ag.jit.train_step(None, optimizer)  # type: ignore[arg-type]
     with pytest.raises(errors.ArgumentError, match="clip_grad_norm"):
         ag.jit.train_step(lambda: w.sum(), optimizer, clip_grad_norm=-1.0)
     with pytest.raises(errors.ArgumentError, match="backend"):

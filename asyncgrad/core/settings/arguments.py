@@ -136,13 +136,14 @@ def whole_index(value: Any, name: str, least: int = 0) -> int:
     return found
 
 
-def check_function(fn: Any, name: str, *others: Any) -> None:
+def check_function(fn: Any, name: str, *others: Any, kinds: str = "a function or an async def") -> None:
     """Raise unless `fn`, the first argument of the function `name`, can be called.
 
     Args:
         fn: the argument.
         name: the name of the function that takes the argument.
         *others: the other arguments.
+        kinds: what to pass.
 
     Raises:
         ArgumentTypeError: `fn` cannot be called; the message says if two arguments are swapped, or if `fn` is
@@ -156,7 +157,7 @@ def check_function(fn: Any, name: str, *others: Any) -> None:
     elif others and callable(others[0]):
         hint = f"the two arguments are swapped, write {name}(fn, ...)"
     else:
-        hint = f"write {name}(fn, ...) with a function or an async def"
+        hint = f"write {name}(fn, ...) with {kinds}"
         if hasattr(fn, "grad_fn"):
             hint += "; the gradients of a tensor that has been computed are ag.grad(outputs, inputs)"
     raise ArgumentTypeError(takes(name, "a function as its first argument", fn, hint))

@@ -115,7 +115,8 @@ def largest_norm(value: Any, name: str) -> float:
         ArgumentTypeError: it is no number.
         ArgumentError: it is NaN or negative.
     """
-    return math.inf if value == math.inf else number(value, name, 0)
+    is_scalar = not getattr(value, "shape", ())
+    return math.inf if is_scalar and value == math.inf else number(value, name, 0)
 
 
 def norm_and_scale(arrays: Sequence[Any], max_norm: float) -> tuple[float, float]:

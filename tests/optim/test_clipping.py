@@ -123,6 +123,8 @@ def test_a_nan_is_in_no_range_and_an_infinity_is() -> None:
 def test_options_and_gradients_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ArgumentError, match="max_norm must be a finite number of at least 0"):
         optim.clip_grad_norm(GRADS, -1.0)
+    with pytest.raises(ArgumentTypeError, match=r"max_norm must be a number, not ndarray of shape \(2,\)"):
+        optim.clip_grad_norm(GRADS, np.array([1.0, 2.0]))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="norm_type must be a finite number, not float nan"):
         optim.clip_grad_norm(GRADS, 1.0, math.nan)
     with pytest.raises(ArgumentTypeError, match=re.escape("parameters[0] must be a tensor or an array, not float")):

@@ -97,13 +97,13 @@ def _waiting_for_locks(context: Context, seen: set[tuple[Any, Any]]) -> Iterator
         if backward is None or not backward.is_running or (backward, node) in seen:
             continue
         seen.add((backward, node))
-        for waiter in lock_waiters(node):
+        for waiter in _lock_waiters(node):
             yield waiter.task.context
         if backward.outer is not None:
             bodies.append((backward.outer, backward.outer_node))
 
 
-def lock_waiters(node: Node | None) -> list[Any]:
+def _lock_waiters(node: Node | None) -> list[Any]:
     """Return those who wait for the lock of a node."""
     contention: Any = None if node is None or node.meta is None else node.meta.contention
     return [] if contention is None else list(contention.waiters)

@@ -125,7 +125,7 @@ class _NoRetainedGradients(dict[int, Any]):
 
 def _refusal(function: str) -> GraphError:
     return GraphError(
-        f"a hook, or retain_grad(), of a result of {function}, which ag.jit compiles, from which that has computed "
-        "another result: its program does not tell the gradient in between. Compute the other result outside of the "
-        "compiled function, or call the function without ag.jit"
+        f"{function}, which ag.jit compiles, computes another result from this one, which takes no hooks and no "
+        "retain_grad() therefore: its program does not tell the gradient in between. Compute the other result outside "
+        "of the compiled function, or call the function without ag.jit"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,7 @@ from asyncgrad import errors, nn, optim
 from asyncgrad.tracing import jitted, verifying
 from asyncgrad.tracing.runner import missing_extra
 from asyncgrad.tracing.stand_in import stand_in
+from asyncgrad.tracing.updates import update_of
 from asyncgrad.tracing.verifying import verify
 from tests.support.loops import one_loop
 from tests.tracing.running import bits
@@ -692,3 +694,20 @@ def test_arguments_that_do_not_fit_are_refused():
         ag.jit.train_step(lambda: w.sum(), optimizer, clip_grad_norm=-1.0)
     with pytest.raises(errors.ArgumentError, match="backend"):
         ag.jit.train_step(lambda: w.sum(), optimizer, backend="tables")
+
+
+#: Those that do their update themselves, after the program: docs/jit.md has the same.
+_BY_THEMSELVES = {"Adafactor", "LBFGS", "Muon", "Rprop"}
+_OPTIMIZERS = [
+    name
+    for name in optim.__all__
+    if isinstance(getattr(optim, name), type)
+    and issubclass(getattr(optim, name), optim.Optimizer)
+    and not inspect.isabstract(getattr(optim, name))
+]
+
+
+@pytest.mark.parametrize("name", _OPTIMIZERS)
+def test_the_update_of_an_optimizer_is_a_part_of_the_program_unless_the_document_names_it(name: str) -> None:
+    optimizer = getattr(optim, name)([ag.tensor(np.ones((3, 2)), requires_grad=True)])
+    assert (update_of(optimizer) is None) == (name in _BY_THEMSELVES)

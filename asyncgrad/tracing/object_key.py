@@ -326,7 +326,9 @@ class _Walk:
         kind = type(value)
         contents = self._contents(value, depth)
         if contents is None and not _has_only_attributes(kind):
-            raise Untraceable(f"an object of class {kind.__name__}, of which nobody can tell whether it has changed")
+            # With its module: other libraries have a Tensor too.
+            name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+            raise Untraceable(f"an object of class {name}, of which nobody can tell whether it has changed")
         found = dict(_attributes_of(value))
         if not depth and found:
             raise Untraceable(f"an object of class {kind.__name__} lies too deep in others to be compared in each call")

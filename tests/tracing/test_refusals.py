@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import contextvars
 import copy
@@ -488,3 +489,10 @@ def test_a_hook_is_refused_of_a_result_from_which_another_result_is_computed():
     sync.backward(loss + (hidden * 3.0).sum() + last.sum())
     assert found == plain.grad.tolist()
     assert len(seen) == 1
+
+
+def test_an_object_that_cannot_be_compared_is_named_with_its_module():
+    jitted = ag.jit(lambda x, numbers: x * 2)
+    for _ in range(3):
+        jitted(leaf(1.0), array.array("d", [1.0]))
+    assert jitted.counts["eager: an object of class array.array, of which nobody can tell whether it has changed"] == 3

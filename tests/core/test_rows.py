@@ -122,6 +122,44 @@ async def test_a_rule_for_several_rows_alone_answers_for_one_as_well(concurrency
     assert await ag.gradgradcheck(lambda x: Scaled.apply(x, 3.0) * x, (point(),))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "most", "batches"),
+    [("concurrent", True, 3, {}), ("backward_batch", staticmethod(Answered.backward_batch), 1, {0: [3]})],
+)
+async def test_what_is_set_on_a_function_after_it_was_made_counts_from_its_next_call_on(name, value, most, batches):
+    class Later(Alone):
+        pass
+
+    log = Log()
+    x = point()
+    before = Later.apply(x, 0, log)
+    setattr(Later, name, value)
+    if name == "concurrent":
+        # What that call has saved is not shared.
+        await ag.grad([before], [x], [ROWS], is_grads_batched=True)
+        assert log.most[0] == 1
+    found = await rows_of(Later, log)
+    assert (log.most[0], log.batches) == (most, batches)
+    assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
+
+
+async def test_a_rule_for_several_rows_that_is_set_later_may_be_the_only_one():
+    class Later(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.numpy() * 2.0
+
+    async def of_rows(ctx, grads):
+        await asyncio.sleep(0)
+        return grads * 2.0
+
+    Later.backward_batch = staticmethod(of_rows)
+    x = point()
+    await ag.backward(Later.apply(x).sum())
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+    assert (await ag.jacobian(Later.apply, x.numpy())).tolist() == (2.0 * ROWS).tolist()
+
+
 @one_loop
 @pytest.mark.parametrize("concurrency", [None, 1, "no rows"])
 async def test_second_derivatives_have_the_same_bits_whatever_rules_that_overlap_have_waited(concurrency):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 
 import pytest
 
@@ -169,3 +170,25 @@ async def test_a_request_that_is_cancelled_may_run_a_backward_that_needs_what_th
 
     assert ended == [True]
     assert await most_at_once(place) == 1
+
+
+def test_a_loop_that_is_dropped_releases_its_permits_also_where_others_of_its_bodies_wait_for_them():
+    place = Limited()
+
+    async def for_ever():
+        await asyncio.Event().wait()
+
+    async def sees_it_free():
+        async with asyncio.timeout(10.0):
+            await run_on(place)
+
+    loop = asyncio.new_event_loop()
+    passes = [loop.create_task(copy_on(place, for_ever).backward()) for _ in range(3)]
+    for task in passes:
+        task._log_destroy_pending = False
+    gathered = asyncio.gather(*passes)
+    loop.run_until_complete(turns(10))
+    loop.close()
+    del gathered, loop, passes, task
+    gc.collect()
+    asyncio.run(sees_it_free())

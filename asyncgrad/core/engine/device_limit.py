@@ -14,7 +14,7 @@ import threading
 from contextvars import Context, ContextVar, copy_context
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Protocol, TypeVar, final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from ...errors import BlockingError, DeviceError
 from ..settings.context import BLOCKING, CURRENT_NODE
@@ -56,22 +56,36 @@ class LimitedDevice(Protocol):
 
 @final
 class _PermitWaiter:
-    """A body that waits for a permit, on the running loop."""
+    """A body that waits for a permit, on the running loop.
 
-    __slots__ = ("context", "granted", "has_permit", "lender")
+    The semaphore keeps neither the event that wakes it nor its context, and so no task of a loop that is dropped: the
+    bodies with permits there, which they release as they are collected, may be found from them.
 
-    def __init__(self, context: Context) -> None:
-        #: That of the body, which those who wait for it are found by.
-        self.context = context
-        self.granted = OneShotEvent(running_loop())
+    Args:
+        granted: what the body awaits.
+        context: that of the body, which those who wait for it are found by.
+    """
+
+    __slots__ = ("_context", "_granted", "has_permit", "lender")
+
+    def __init__(self, granted: OneShotEvent, context: Context) -> None:
+        self._granted, self._context = ref(granted), ref(context)
         self.has_permit = False
         #: Whose permit it has got; None for one of the device that was free.
         self.lender: Permit | None = None
 
+    @property
+    def context(self) -> Context | None:
+        """The context of the body; None once it has been collected."""
+        return self._context()
+
     def offer(self) -> bool:
-        """Grant a permit; return False where the waiter's loop is closed."""
+        """Grant a permit; return False where the waiter's loop is closed, or it has been collected."""
+        granted = self._granted()
+        if granted is None:
+            return False
         self.has_permit = True
-        if not self.granted.set_threadsafe():
+        if not granted.set_threadsafe():
             self.has_permit = False
         return self.has_permit
 
@@ -123,14 +137,15 @@ class _PrioritySemaphore:
                     f"a body would have to wait in a blocking backward, since its device runs {self.limit} at a time, "
                     "and an event loop is running in this thread: await ag.backward(...) in place of asyncgrad.sync"
                 )
-            waiter = _PermitWaiter(context)
+            granted = OneShotEvent(running_loop())
+            waiter = _PermitWaiter(granted, context)
             entry = (priority, self._next_arrival(), waiter)
             heappush(self._waiting, entry)
             node = context.get(CURRENT_NODE)
             if has_dependents(context) or (node is not None and node.meta is not None and node.meta.contention):
                 self._dependencies[waiter] = None
         try:
-            await waiter.granted
+            await granted
         except BaseException:
             with _MUTEX:
                 if entry in self._waiting:
@@ -158,7 +173,7 @@ class _PrioritySemaphore:
     def note_contention(self, node: Node) -> None:
         """Note that a backward waits for the lock of a node, whose body may wait for a permit; holds the mutex."""
         for _, _, waiter in self._waiting:
-            if waiter.context.get(CURRENT_NODE) is node:
+            if (context := waiter.context) is not None and context.get(CURRENT_NODE) is node:
                 self._dependencies[waiter] = None
 
     def serve_dependencies(self) -> None:
@@ -175,9 +190,9 @@ class _PrioritySemaphore:
             if not waiter.offer():
                 self.release(lender)
 
-    def _lender_for(self, context: Context) -> Permit | None:
+    def _lender_for(self, context: Context | None) -> Permit | None:
         """Return a permit held by a body that cannot go on before that in a context has; None where there is none."""
-        if self.lendable:
+        if self.lendable and context is not None:
             for dependent in dependents_of(context):
                 permit = dependent.get(PERMIT)
                 if permit is not None and permit in self.lendable:

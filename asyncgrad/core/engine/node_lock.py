@@ -20,9 +20,9 @@ end:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
+import weakref
 from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, final
@@ -84,7 +84,15 @@ class Contention:
 
 @final
 class LockWaiter:
-    """A NodeTask that waits for its node's lock, in a task of a loop or in a thread that it blocks."""
+    """A NodeTask that waits for its node's lock, in a task of a loop or in a thread that it blocks.
+
+    The node does not keep the event, and so no task of a loop that is dropped.
+
+    Args:
+        task: its backward.
+        node: the node.
+        event: what it awaits; None where it blocks its thread.
+    """
 
     __slots__ = (
         "_event",
@@ -97,7 +105,7 @@ class LockWaiter:
         "task",
     )
 
-    def __init__(self, task: GraphTask, node: Node, loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(self, task: GraphTask, node: Node, event: OneShotEvent | None) -> None:
         self.task: GraphTask = task
         self.node: Node = node
         self.is_queued: bool = False
@@ -108,12 +116,12 @@ class LockWaiter:
         self.enclosing_bodies: dict[tuple[GraphTask, Node | None], None] = dict.fromkeys(_bodies_around(task))
         #: The threads that this wait blocks, with all bodies and event loops in them: its own if it blocks, and those
         #: that block for a backward which this NodeTask runs inside of.
-        self.blocked_threads: set[int] = set() if loop is not None else {loop_thread() or threading.get_ident()}
+        self.blocked_threads: set[int] = set() if event is not None else {loop_thread() or threading.get_ident()}
         for around in (task, *(body for body, _ in self.enclosing_bodies)):
             if around.scheduler is None:
                 self.blocked_threads.add(_driving_thread(around))
-        self._event = None if loop is None else OneShotEvent(loop)
-        self._thread_event = threading.Event() if loop is None else None
+        self._event = None if event is None else weakref.ref(event)
+        self._thread_event = threading.Event() if event is None else None
 
     def blocks(self) -> Iterator[Hashable]:
         """Yield the bodies and threads that cannot go on before this NodeTask has ended."""
@@ -121,20 +129,24 @@ class LockWaiter:
         yield from self.blocked_threads
 
     def wake(self) -> bool:
-        """End the wait, from any thread; return False where the loop that waits is closed."""
+        """End the wait, from any thread; return False where the loop that waits is closed, or has been collected."""
         if self._thread_event is not None:
             self._thread_event.set()
             return True
         assert self._event is not None
-        return self._event.set_threadsafe()
+        event = self._event()
+        return event is not None and event.set_threadsafe()
 
     async def wait(self) -> None:
         """Wait until this NodeTask has the lock: suspends, or blocks where the caller may not suspend."""
         if self._thread_event is not None:
             self._thread_event.wait()
         else:
+            # The caller keeps it meanwhile.
             assert self._event is not None
-            await self._event
+            event = self._event()
+            assert event is not None
+            await event
 
 
 def _bodies_around(task: GraphTask) -> Iterator[tuple[GraphTask, Node | None]]:
@@ -193,7 +205,8 @@ async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
     """
     if _share(meta, node, task):
         return
-    waiter = LockWaiter(task, node, None if BLOCKING.get() else running_loop())
+    event = None if BLOCKING.get() else OneShotEvent(running_loop())
+    waiter = LockWaiter(task, node, event)
     try:
         if not _acquire_or_queue(waiter, meta):
             lend_to_dependencies(node)

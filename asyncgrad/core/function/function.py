@@ -142,8 +142,6 @@ class Function:
 
     #: Releases what `ctx` holds besides saved tensors, when these are released; None where there is nothing.
     _release: Callable[[FunctionContext], None] | None = None
-    #: Whether `backward_batch` is defined, and whether neither `backward` nor `vjp` is.
-    _takes_rows = _takes_rows_alone = False
     #: Whether `backward` may be a user's, which keeps and writes into gradients: see `Node.is_users`.
     _is_users = True
     #: The error message if a method of this class is wrong, else None.
@@ -152,9 +150,6 @@ class Function:
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         cls._mistake = next(filter(None, (_find_mistake(cls, name) for name in _METHODS)), None)
-        cls._takes_rows = cls.backward_batch is not Function.backward_batch
-        has_backward = cls.backward is not Function.backward or cls.vjp is not Function.vjp
-        cls._takes_rows_alone = cls._takes_rows and not has_backward
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Raise: a Function is applied, not instantiated."""
@@ -203,8 +198,7 @@ class Function:
         executable = bool(mode) and True in inputs.needs_grad
         watcher: _LostGradientWatcher | bool = UNRECORDED.get()
         if mode:
-            has_backward = cls.backward is not Function.backward or cls.vjp is not Function.vjp
-            watcher = _LostGradientWatcher(sys._getframe(1)) if has_backward and not executable else False
+            watcher = _LostGradientWatcher(sys._getframe(1)) if _has_backward(cls) and not executable else False
         elif mode is not False:
             mode.used(*inputs.leaves)
         before = copy_context()
@@ -223,7 +217,7 @@ class Function:
 
 
 #: What a Function has that does not define them. Named here, since an attribute of a class takes long to look up.
-_NO_VJP, _NO_BACKWARD = Function.vjp, Function.backward
+_NO_VJP, _NO_BACKWARD, _NO_BACKWARD_BATCH = Function.vjp, Function.backward, Function.backward_batch
 
 
 def _named_after(function: type[Function], coroutine: Coroutine[object, None, object]) -> object:
@@ -587,12 +581,14 @@ class FunctionNode(SavingNode):
         #: The metadata of the gradient of each output of forward; without shape for an output that is no tensor.
         self.input_metadata: tuple[InputMetadata | ValueMetadata, ...] = ()
         self.ctx = FunctionContext(self)
-        self.is_async: bool = function._takes_rows_alone or inspect.iscoroutinefunction(
+        # Now: a method may have been set on the class since that was made.
+        takes_rows = function.backward_batch is not _NO_BACKWARD_BATCH
+        self.is_async: bool = (takes_rows and not _has_backward(function)) or inspect.iscoroutinefunction(
             _backward_of(function, checked=False)
         )
         self.is_memoized: bool = function.is_memoized
         self.is_users: bool = function._is_users
-        self.stays_on_loop: bool = function.stays_on_loop or function._takes_rows
+        self.stays_on_loop: bool = function.stays_on_loop or takes_rows
         if function.concurrent:
             self.ctx._is_shared = True
 
@@ -608,13 +604,13 @@ class FunctionNode(SavingNode):
 
     @property
     def concurrent(self) -> bool:  # type: ignore[override]
-        """The `concurrent` of the Function."""
-        return self.function.concurrent
+        """The `concurrent` that the Function had when it was applied: what is saved is shared, or is not."""
+        return self.ctx._is_shared
 
     @property
     def takes_rows(self) -> bool:
         """Whether the Function has a `backward_batch`."""
-        return self.function._takes_rows
+        return self.function.backward_batch is not _NO_BACKWARD_BATCH
 
     def set_outputs(
         self, metadata: tuple[InputMetadata | ValueMetadata, ...], trees: tuple[TreeStructure, ...] | None
@@ -662,12 +658,12 @@ class FunctionNode(SavingNode):
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
         function = self.function
-        if (row := _row()) is not None and function._takes_rows and row.is_here():
+        if (row := _row()) is not None and self.takes_rows and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self), keep)
         # Nearly all define this alone.
         backward = function.backward
         if function.vjp is not _NO_VJP or backward is _NO_BACKWARD:
-            if function._takes_rows_alone:
+            if self.takes_rows and not _has_backward(function):
                 return self._answer_one_row(tensors)
             backward = _backward_of(function, checked=True)
         gradients = tensors if self._output_trees is None else self._like_outputs(tensors)
@@ -839,6 +835,11 @@ class FunctionNode(SavingNode):
 
     def _subject(self, rule: str = "backward") -> str:
         return f"{self.function.__name__}.{rule} ({number_of(self)}) returned"
+
+
+def _has_backward(function: type[Function]) -> bool:
+    """Tell whether a Function has a rule for a single row."""
+    return function.backward is not _NO_BACKWARD or function.vjp is not _NO_VJP
 
 
 def _backward_of(function: type[Function], *, checked: bool) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from collections import deque
 from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import final
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from ...errors import BlockingError
 from ..engine.await_stack import NAMED_WAITS
@@ -37,12 +37,22 @@ _MUTEX = hold_in_forks(threading.RLock())
 
 @final
 class _Waiter:
-    """Somebody who waits in a line, on the running loop."""
+    """Somebody who waits in a line, on the running loop.
+
+    The line keeps neither the event that wakes them nor their context, and so no task of a loop that is dropped: those
+    who hold places there, which they give back as they are collected, may be found from them.
+
+    Args:
+        line: the line.
+        order: of all waiters the lowest is next.
+        granted: what they await.
+        context: what holds a place in the line may be a backward that waits for what this one holds.
+    """
 
     __slots__ = (
+        "_context",
+        "_granted",
         "_order",
-        "context",
-        "granted",
         "has_place",
         "is_gone",
         "is_queued",
@@ -53,13 +63,11 @@ class _Waiter:
         "waited",
     )
 
-    def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, order: tuple[int, float, int]) -> None:
-        self.line, self.loop, self._order = line, loop, order
-        #: What holds a place in the line may be a backward that waits for what this one holds.
-        self.context = copy_context()
+    def __init__(self, line: Line, order: tuple[int, float, int], granted: OneShotEvent, context: Context) -> None:
+        self.line, self.loop, self._order = line, running_loop(), order
+        self._granted, self._context = ref(granted), ref(context)
         #: By the clock of its loop.
-        self.since = loop.time()
-        self.granted = OneShotEvent(loop)
+        self.since = self.loop.time()
         self.has_place = self.is_gone = False
         self.is_queued = True
         #: When it was counted as a start, by the clock of its loop, and for how long it had waited then.
@@ -68,15 +76,23 @@ class _Waiter:
     def __lt__(self, other: _Waiter) -> bool:
         return self._order < other._order
 
+    @property
+    def context(self) -> Context | None:
+        """Its context; None once it has been collected."""
+        return self._context()
+
     def __str__(self) -> str:
         """What it waits for."""
         return f"{self.line.title}, {self.line.count_before(self)} before it"
 
     def offer(self) -> bool:
         """Give it a place; return False where it waits no more."""
+        granted = self._granted()
+        if granted is None:
+            return False
         self.has_place = True
         is_here = asyncio._get_running_loop() is self.loop
-        if not (self.granted.set() if is_here else self.granted.set_threadsafe()):
+        if not (granted.set() if is_here else granted.set_threadsafe()):
             self.has_place = False
         return self.has_place
 
@@ -182,7 +198,8 @@ class Line:
 
     def contexts_waiting(self) -> list[Context]:
         """Return the contexts of those who wait; takes no lock."""
-        return [one.context for one in self._waiting.copy() if not one.is_gone]
+        contexts = [one.context for one in self._waiting.copy() if not one.is_gone]
+        return [context for context in contexts if context is not None]
 
     async def enter(self) -> None:
         """Take a place, which this context holds then; suspends until it is the caller's turn.
@@ -202,7 +219,8 @@ class Line:
                     f"a request would have to wait for {self.title} in a blocking backward, and an event loop is "
                     "running in this thread: await ag.backward(...) in place of asyncgrad.sync"
                 )
-            waiter = _Waiter(self, loop, self._order())
+            granted, context = OneShotEvent(loop), copy_context()
+            waiter = _Waiter(self, self._order(), granted, context)
             heappush(self._waiting, waiter)
             self._loops[loop] = self._loops.get(loop, 0) + 1
             self._admit()
@@ -210,7 +228,7 @@ class Line:
         try:
             lend_to_dependencies()
             tell_profiles(waiter)
-            await _turn_of(waiter)
+            await _turn_of(waiter, granted)
         except BaseException:
             self._withdraw(waiter)
             force_end_wait(permit)
@@ -353,9 +371,9 @@ class Line:
             self._admit()
 
 
-async def _turn_of(waiter: _Waiter) -> None:
+async def _turn_of(waiter: _Waiter, granted: OneShotEvent) -> None:
     """Wait for a place; `describe_running` finds `waiter` here."""
-    await waiter.granted
+    await granted
 
 
 NAMED_WAITS[_turn_of.__code__] = "waiter"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import math
 import sys
 from typing import Any
@@ -22,7 +23,7 @@ from tests.support.functions import awaiting, calling
 from tests.support.leaves import leaf
 from tests.support.sampling import cases
 from tests.support.settings import loop_budget
-from tests.support.turns import Held, settle
+from tests.support.turns import Held, settle, turns
 
 each_graph = pytest.mark.parametrize("graph", GRAPHS)
 
@@ -304,3 +305,25 @@ async def test_a_backward_that_nobody_contends_with_does_not_suspend():
             with pytest.raises(StopIteration):
                 backward.send(None)
         assert x.grad.item() == 2.0
+
+
+def test_a_loop_that_is_dropped_gives_the_locks_back_that_others_of_its_backward_passes_wait_for():
+    limit = ag.limit(requests=1)
+
+    async def hold(grad):
+        async with limit:
+            await asyncio.Event().wait()
+
+    out = awaiting(leaf(1.0), hold)
+    loop = asyncio.new_event_loop()
+    passes = [loop.create_task(out.backward(retain_graph=True)) for _ in range(2)]
+    for task in passes:
+        task._log_destroy_pending = False
+    gathered = asyncio.gather(*passes)
+    loop.run_until_complete(turns(10))
+    assert limit.statistics().running == 1
+    loop.close()
+    del gathered, loop, passes, task
+    gc.collect()
+    assert limit.statistics().running == 0
+    assert is_at_rest(out)

@@ -375,6 +375,28 @@ def test_a_loop_that_ends_while_requests_wait_leaves_the_limit_to_others(run):
     assert (limit.statistics().running, limit.statistics().waiting) == (0, 0)
 
 
+@pytest.mark.parametrize("waiting", [1, 2])
+def test_a_loop_that_is_dropped_gives_its_places_back_also_where_others_of_its_tasks_wait_for_them(waiting):
+    limit = ag.limit(requests=1)
+
+    async def hold() -> None:
+        async with limit:
+            await asyncio.Event().wait()
+
+    loop = asyncio.new_event_loop()
+    calls = [loop.create_task(hold()) for _ in range(1 + waiting)]
+    for task in calls:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    # From those who wait the others are found.
+    gathered = asyncio.gather(*calls)
+    loop.run_until_complete(turns(5))
+    assert (limit.statistics().running, limit.statistics().waiting) == (1, waiting)
+    loop.close()
+    del calls, gathered, loop, task
+    gc.collect()
+    assert (limit.statistics().running, limit.statistics().waiting) == (0, 0)
+
+
 def test_a_loop_that_is_dropped_gives_its_places_back():
     limit = ag.limit(requests=1)
     loop = asyncio.new_event_loop()

@@ -12,7 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from tests.devices.test_permits import Limited, copy_on, most_at_once, run_on
-from tests.support.turns import one_turn, settle
+from tests.support.turns import one_turn, settle, turns
 
 pytestmark = [
     # Python warns of forks beside threads, which other tests have started.
@@ -54,7 +54,7 @@ def test_a_child_runs_through_a_node_that_another_thread_of_its_parent_runs():
     async def body():
         holds.set()
         while not goes_on.is_set():
-            await asyncio.sleep(0.001)
+            await turns(1)
 
     x = ag.tensor(1.0, requires_grad=True)
     with ag.enable_grad():

@@ -18,8 +18,9 @@ from .torch_arrays import torch
 
 __all__ = ["seeded"]
 
-#: Held by the call that draws: another one at the same time would take some of its numbers.
-_DRAWING = hold_in_forks(threading.Lock())
+#: Held by the call that draws: another one at the same time would take some of its numbers. Reentrant: the call
+#: itself may fork.
+_DRAWING = hold_in_forks(threading.RLock())
 #: Whether a call that encloses this one holds it, on this thread or on one that waits for this one.
 _IS_DRAWING: ContextVar[bool] = ContextVar("asyncgrad_torch_is_drawing", default=False)
 

@@ -102,6 +102,10 @@ class _PrioritySemaphore:
 
     def __init__(self, device: str) -> None:
         self.device = device
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: in a forked child nobody of its parent waits, or gives a permit back."""
         #: How many permits there are: `max_in_flight` as the device gave it last.
         self.limit: int = 0
         #: How many are held; one that is lent is held by the borrower.
@@ -402,8 +406,15 @@ async def wait_with_loan(awaited: Awaitable[T]) -> T:
 
 _semaphores: WeakKeyDictionary[LimitedDevice, _PrioritySemaphore] = WeakKeyDictionary()
 
-# The bodies that hold permits run in the parent alone.
-call_in_forked_children(_semaphores.clear)
+
+def _forget_all() -> None:
+    # The bodies that hold permits run in the parent alone; a child that begins within one has that permit's semaphore.
+    for semaphore in list(_semaphores.values()):
+        semaphore.reset()
+    _semaphores.clear()
+
+
+call_in_forked_children(_forget_all)
 
 
 def lend_to_dependencies(node: Node | None = None) -> None:

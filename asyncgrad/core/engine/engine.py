@@ -23,6 +23,7 @@ from ..settings.context import (
     UNRECORDED,
 )
 from ..settings.loop_turn import keep_pace, next_turn, time_left
+from ..settings.process import call_in_forked_children
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from .background import LoopBackground
 from .compiled.api import COMPILED_AFTER, find_compiled
@@ -36,6 +37,7 @@ from .failure_callbacks import complete_with_error, note_failure
 from .fast_path import FastPath
 from .graph_task import GraphTask, release_within
 from .instruments import observe_steps
+from .node_lock import forget_earlier
 from .observation import LOG_IS_ENABLED, observe, observers_in_use
 from .until_success import UNTIL_SUCCESS, ToRelease, collect_runs
 
@@ -58,6 +60,7 @@ _unrecorded, _anomaly, _compiled_after = UNRECORDED.get, ANOMALY.get, COMPILED_A
 _log_is_enabled = LOG_IS_ENABLED.get
 
 register_background(LoopBackground())
+call_in_forked_children(lambda: forget_earlier(_next_id()))
 
 
 @final

@@ -15,7 +15,8 @@ end:
 - A node that is `concurrent` admits together all backward passes that keep the graph, and one whose rule takes several
   rows those that run together. One that releases the graph waits for all of them, and has the lock alone.
 - A blocking backward would block the event loop that is to run the holder's body: it raises a BlockingError.
-- The holder's event loop was closed in mid-backward: that body never goes on, and the lock counts as free.
+- The holder's event loop was closed in mid-backward, or it runs in the process that this one was forked from: that body
+  never goes on, and the lock counts as free.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ..graph.node import Node, NodeMeta
     from .graph_task import GraphTask
 
-__all__ = ["acquire", "release", "try_acquire"]
+__all__ = ["acquire", "forget_earlier", "release", "try_acquire"]
 
 #: Guards the fields of all locks; held for a few lines at a time, and never while anything waits. Reentrant: the
 #: garbage collector may close an abandoned body, which releases its lock, at any line.
@@ -52,9 +53,11 @@ _MUTEX = hold_in_forks(threading.RLock())
 class _LockTable:
     """What all locks share, guarded by the mutex."""
 
-    __slots__ = ("deferred", "is_busy", "waiters_by_blocked")
+    __slots__ = ("deferred", "first_id", "is_busy", "waiters_by_blocked")
 
     def __init__(self) -> None:
+        #: The id of the first backward of this process; those before run in the one that it was forked from.
+        self.first_id = 0
         #: Whether the thread that holds the mutex is changing the queue of a lock.
         self.is_busy = False
         #: Locks that the same thread has to release once it has finished that change.
@@ -177,6 +180,11 @@ def _bodies_that_ask(context: Context) -> Iterator[tuple[GraphTask, Node | None]
             elif id(place) not in seen:
                 seen.add(id(place))
                 contexts.append(place.context)
+
+
+def forget_earlier(first_id: int) -> None:
+    """Have backward passes with a lower id hold no lock and wait for none: in a forked child they never go on."""
+    _LOCK_TABLE.first_id = first_id
 
 
 def try_acquire(meta: NodeMeta, task: GraphTask, node: Node | None = None) -> bool:
@@ -343,6 +351,10 @@ def _grant_to_next(meta: NodeMeta, contention: Any) -> None:
     """Give a free lock to the first waiter that can still be woken, and to those behind it that share it with that."""
     while contention.waiters:
         waiter = contention.waiters[0]
+        if waiter.task.id < _LOCK_TABLE.first_id:
+            # Not woken: its loop shares a pipe with that of the parent.
+            _unqueue(waiter, contention)
+            continue
         if meta.holder is not None and (waiter.shared is None or waiter.shared != contention.shared):
             break
         _unqueue(waiter, contention)
@@ -381,6 +393,8 @@ def _unqueue(waiter: LockWaiter, contention: Any) -> None:
 
 def _cannot_continue(holder: GraphTask, node: Node) -> bool:
     """Tell whether a body that holds a lock never goes on."""
+    if holder.id < _LOCK_TABLE.first_id:
+        return True
     job = None if holder.remote_jobs is None else holder.remote_jobs.get(node)
     if job is not None and not job.has_ended():
         # It goes on in the thread of a device, even if the loop that drives its backward is closed.

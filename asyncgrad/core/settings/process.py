@@ -148,7 +148,7 @@ class _LocksOfForks:
     __slots__ = ("_held", "_locks")
 
     def __init__(self) -> None:
-        self._locks: tuple[Lock, ...] = ()
+        self._locks: list[Lock] = []
         #: By thread, which it holds; those who fork one after the other may let go in another order.
         self._held: dict[int, tuple[Lock, ...]] = {}
 
@@ -157,11 +157,12 @@ class _LocksOfForks:
         if not self._locks:
             # The first to go on in a child and the last to begin: other functions of forks may need the locks.
             os.register_at_fork(before=self.acquire, after_in_parent=self.release, after_in_child=self.release)
-        self._locks += (lock,)
+        # In one step: two threads may import, or compile for the first time, at once.
+        self._locks.append(lock)
 
     def acquire(self) -> None:
         """Hold all of them, or none where that takes too long."""
-        locks, end = self._locks, time.monotonic() + _LONGEST_WAIT
+        locks, end = tuple(self._locks), time.monotonic() + _LONGEST_WAIT
         while (taken := self._tried(locks)) is not None:
             if time.monotonic() > end:
                 locks = ()

@@ -377,6 +377,7 @@ async def test_what_the_garbage_collector_gives_back_in_the_midst_of_a_queue_is_
     meta = out.grad_fn.meta
 
     class Abandoned:
+        id = 2**62
         outer = scheduler = remote_jobs = None
         is_running = True
 

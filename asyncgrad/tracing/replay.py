@@ -37,7 +37,7 @@ from .result_node import ResultNode
 from .row_records import Rows
 from .stand_in import stand_in
 from .table import Table
-from .variant import Variant
+from .variant import Output, Variant
 from .verifying import same_bits
 from .watching import watched
 
@@ -126,9 +126,9 @@ class ReplayNode(HandwrittenNode):
             return self._metadata
         return (InputMetadata(self.shape, self.dtype, self.device),)
 
-    def intermediate(self, index: int, array: np.ndarray) -> ResultNode:
+    def intermediate(self, output: Output, array: np.ndarray) -> ResultNode:
         """Return the node of an output from which another one has been computed."""
-        return ResultNode(self, index, array, self._lease.variant.name)
+        return ResultNode(self, output.index, output.results_of_it, array, self._lease.variant.name)
 
     @staticmethod
     def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:

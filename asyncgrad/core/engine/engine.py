@@ -100,7 +100,10 @@ class Engine:
         start: tuple[Any, int, Any] = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
         limits = to_release = None
         if inputs:
-            limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
+            limits = init_if_whole(start[0], inputs, accumulate)
+            if limits is None:
+                _check_inputs(start[0], start[1], inputs)
+                limits = await _find_limits(start[0], inputs, accumulate)
         if keep_graph is not False and keep_graph == UNTIL_SUCCESS:
             to_release, keep_graph = await _find_runs(start[0], limits), True
         now, deadline = (_clock()(), inf) if _blocking() else time_left(_clock(), _loop_budget())
@@ -164,6 +167,13 @@ async def _end_with_error(graph_task: GraphTask, commit: JointCommit | None, err
     is_taken = commit is not None and commit.takes(graph_task, error)
     if graph_task.completion is not None and not is_taken:
         await complete_with_error(graph_task.completion, error)
+
+
+def _check_inputs(root: Node, output_nr: int, inputs: Sequence[Edge]) -> None:
+    """Raise if a gradient that is wanted would be a part of one, without a sign of that: see `Node.check_input`."""
+    for node, _ in inputs:
+        if node is not None and node.tells_part:
+            node.check_input(root, output_nr)
 
 
 async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:

@@ -338,12 +338,15 @@ class ReplayNode(HandwrittenNode):
         changed = [index for index in range(len(own)) if kept.has_changed(index)]
         for index in {*variant.wanted, *changed}:
             # Hooks of the argument are not called here. A leaf stays one, unless a graph is to lead to it.
-            array = kept.array(self, index)
-            if leads_on and index in variant.wanted:
+            array, is_wanted = kept.array(self, index), index in variant.wanted
+            if leads_on and is_wanted and has_graph(own[index]):
                 own[index] = own_copy(own[index])
                 own[index]._data = array
             else:
                 own[index] = stand_in(own[index], array)
+                if is_wanted:
+                    # As at the call: it may have stopped to require grad since then.
+                    own[index]._autograd_meta().requires_grad = True
         given = list(own)
         for index, _ in variant.program.commits:
             # What the call has changed is not changed again.

@@ -189,6 +189,7 @@ def test_an_argument_that_stops_to_require_grad_after_the_call_leaves_the_other_
         result = function(w, v)
         w.requires_grad_(is_frozen_late)
         sync.backward(result, create_graph=True)
+        assert v.grad is not None
         squares, v.grad = (v.grad * v.grad).sum(), None
         w.requires_grad_(False)
         if squares.requires_grad:

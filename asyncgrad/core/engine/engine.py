@@ -175,8 +175,8 @@ async def _find_limits(root: Node, output_nr: int | None, inputs: Sequence[Edge]
         inputs: the edges whose gradients are wanted.
         accumulate: whether the inputs' own nodes run.
     """
-    for node, _ in () if output_nr is None else inputs:
-        if node is not None and node.tells_part:
+    for node, _ in inputs:
+        if node is not None and node.tells_part and output_nr is not None:
             node.check_input(root, output_nr)
     exec_info = ExecInfos()
     for _ in init_stepwise(exec_info, root, inputs, accumulate):

@@ -99,8 +99,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
 
     def operator(out: Any, other: Any) -> Any:
         data = out._data
-        kind = data.dtype.kind
-        if _grad_mode() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
+        if _grad_mode() is not True or data.dtype.kind not in "fc" or not isinstance(other, _KNOWN):
             return write_generic(out, other)
         beside = other if isinstance(other, TensorBase) else None
         if beside is None and isinstance(other, np.ndarray):
@@ -141,9 +140,8 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
             raise
         # The former history of a view does not matter: the node of its base leads past that.
         made = _node(plan, None if view is not None else out._grad_fn, edge, out)
-        made.saved, made.versions = tuple(kept), None
-        if plan.tensor_slots:
-            made.versions = versions_of([kept[index] for index in plan.tensor_slots])
+        made.saved = tuple(kept)
+        made.versions = versions_of([kept[index] for index in plan.tensor_slots]) if plan.tensor_slots else None
         rebase(out, made)
         return out
 

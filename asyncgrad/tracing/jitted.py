@@ -937,8 +937,8 @@ def _result(
     if output.kind == "number":
         return arrays[index][()]
     if index not in found:
-        if node is not None and output.is_intermediate:
-            found[index] = Tensor(arrays[index], node.intermediate(index, arrays[index]), 0, node.device)
+        if node is not None and output.results_of_it:
+            found[index] = Tensor(arrays[index], node.intermediate(output, arrays[index]), 0, node.device)
         elif node is not None and output.requires_grad:
             found[index] = Tensor(arrays[index], node, index, node.device)
         else:

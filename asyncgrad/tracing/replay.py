@@ -37,7 +37,7 @@ from .result_node import ResultNode
 from .row_records import Rows
 from .stand_in import stand_in
 from .table import Table
-from .variant import Variant
+from .variant import Output, Variant
 from .verifying import same_bits
 from .watching import watched
 
@@ -126,9 +126,9 @@ class ReplayNode(HandwrittenNode):
             return self._metadata
         return (InputMetadata(self.shape, self.dtype, self.device),)
 
-    def intermediate(self, index: int, array: np.ndarray) -> ResultNode:
+    def intermediate(self, output: Output, array: np.ndarray) -> ResultNode:
         """Return the node of an output from which another one has been computed."""
-        return ResultNode(self, index, array, self._lease.variant.name)
+        return ResultNode(self, output.index, output.results_of_it, array, self._lease.variant.name)
 
     @staticmethod
     def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:
@@ -338,12 +338,15 @@ class ReplayNode(HandwrittenNode):
         changed = [index for index in range(len(own)) if kept.has_changed(index)]
         for index in {*variant.wanted, *changed}:
             # Hooks of the argument are not called here. A leaf stays one, unless a graph is to lead to it.
-            array = kept.array(self, index)
-            if leads_on and index in variant.wanted:
+            array, is_wanted = kept.array(self, index), index in variant.wanted
+            if leads_on and is_wanted and has_graph(own[index]):
                 own[index] = own_copy(own[index])
                 own[index]._data = array
             else:
                 own[index] = stand_in(own[index], array)
+                if is_wanted:
+                    # As at the call: it may have stopped to require grad since then.
+                    own[index]._autograd_meta().requires_grad = True
         given = list(own)
         for index, _ in variant.program.commits:
             # What the call has changed is not changed again.

@@ -6,7 +6,7 @@ a result from the other one within the function is not there for a hook.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Never, final
 
 from ..core.arrays.hooks import HookList
@@ -15,31 +15,34 @@ from ..core.graph.node import NodeMeta
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..errors import GraphError
 
-__all__ = ["ResultNode"]
+__all__ = ["ResultNode", "edges_of", "nodes_from"]
 
 
 @final
 class ResultNode(HandwrittenNode):
-    """Passes on the gradient of a result, and refuses hooks.
+    """Passes on the gradient of a result; refuses hooks, and to tell a gradient that is not the whole one.
 
     Args:
         node: that of the call.
         output_nr: the number of the result among its outputs.
+        results_of_it: the numbers of the results that are computed from it.
         like: the array of the result.
         function: the name of the compiled function.
     """
 
-    __slots__ = ("_function",)
+    __slots__ = ("_function", "_results_of_it")
 
     is_users = False
     keeps_spec = True
+    tells_part = True
 
-    def __init__(self, node: Any, output_nr: int, like: Any, function: str) -> None:
+    def __init__(self, node: Any, output_nr: int, results_of_it: frozenset[int], like: Any, function: str) -> None:
         self._connect_places((node,), (output_nr,))
         self.meta = None
         self.device: Any = node.device
         self.shape, self.dtype = like.shape, like.dtype
         self._function = function
+        self._results_of_it = results_of_it
 
     @property
     def name(self) -> str:
@@ -75,6 +78,17 @@ class ResultNode(HandwrittenNode):
             GraphError: always.
         """
         raise _refusal(self._function)
+
+    def check_input(self, root: Any, output_nr: int) -> None:
+        """Refuse a backward that begins at, or leads to, a result that is computed from this one.
+
+        Raises:
+            GraphError: a part of the gradient of this one comes from there.
+        """
+        call = self.next_nodes[0]
+        edges = edges_of(nodes_from(root)) | {(root, output_nr)}
+        if any((call, index) in edges for index in self._results_of_it):
+            raise _refusal(self._function)
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradient of the result."""
@@ -123,9 +137,25 @@ class _NoRetainedGradients(dict[int, Any]):
         raise _refusal(self._function)
 
 
+def nodes_from(root: Any) -> set[Any]:
+    """Return a node and all to which it leads."""
+    waiting, found = [root], {root}
+    while waiting:
+        for node in waiting.pop().next_nodes:
+            if node is not None and node not in found:
+                found.add(node)
+                waiting.append(node)
+    return found
+
+
+def edges_of(nodes: Iterable[Any]) -> set[tuple[Any, int]]:
+    """Return where the edges of some nodes lead: the nodes, and the numbers of their outputs."""
+    return {edge for node in nodes for edge in zip(node.next_nodes, node.input_nrs, strict=True)}
+
+
 def _refusal(function: str) -> GraphError:
     return GraphError(
-        f"{function}, which ag.jit compiles, computes another result from this one, which takes no hooks and no "
-        "retain_grad() therefore: its program does not tell the gradient in between. Compute the other result outside "
-        "of the compiled function, or call the function without ag.jit"
+        f"{function}, which ag.jit compiles, computes another result from this one, which takes no hook, no "
+        "retain_grad() and no inputs= therefore: its program does not tell the gradient in between. Compute the other "
+        "result outside of the compiled function, or call the function without ag.jit"
     )

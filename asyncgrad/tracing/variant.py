@@ -30,6 +30,7 @@ from .object_key import is_array, is_immutable
 from .outside import refuse_arrays_of_others
 from .program import Program, lower
 from .replayed_gradients import gradients_of
+from .result_node import edges_of, nodes_from
 from .runner import Runner
 from .shared_copies import share_copies
 from .stand_in import stand_in
@@ -56,10 +57,10 @@ class Output:
         device: that of the tensor.
 
     Attributes:
-        is_intermediate: whether another output is computed from it, with a gradient for it.
+        results_of_it: the numbers of the outputs that are computed from it, with a gradient for it.
     """
 
-    __slots__ = ("device", "index", "is_intermediate", "kind", "requires_grad", "value")
+    __slots__ = ("device", "index", "kind", "requires_grad", "results_of_it", "value")
 
     def __init__(
         self, kind: str, index: int = 0, value: Any = None, requires_grad: bool = False, device: Any = None
@@ -69,7 +70,7 @@ class Output:
         self.value = value
         self.requires_grad = requires_grad
         self.device = device
-        self.is_intermediate: bool = False
+        self.results_of_it: frozenset[int] = frozenset()
 
 
 class Advancing(Protocol):
@@ -312,11 +313,16 @@ def _traced(
 
 
 def _mark_intermediate(outputs: Sequence[Output], roots: dict[int, Any], reached: set[Any]) -> None:
-    """Note of each output whether another one is computed from it; `reached` are the nodes of the graph of all."""
-    edges = {edge for node in reached for edge in zip(node.next_nodes, node.input_nrs, strict=True)}
-    for one in outputs:
-        if one.requires_grad:
-            one.is_intermediate = (roots[one.index]._grad_fn, roots[one.index]._output_nr) in edges
+    """Note of each output which others are computed from it; `reached` are the nodes of the graph of all."""
+    edges = edges_of(reached)
+    places = {index: (root._grad_fn, root._output_nr) for index, root in roots.items()}
+    # Most often it is none, and then no graph is walked through for each result.
+    if not edges.isdisjoint(places.values()):
+        below = {index: edges_of(nodes_from(root._grad_fn)) for index, root in roots.items()}
+        for one in outputs:
+            if one.requires_grad:
+                found = [index for index, edges in below.items() if places[one.index] in edges]
+                one.results_of_it = frozenset(found)
 
 
 def _watched(numbered: Sequence[Any], kept: Sequence[bool], has_several_roots: bool) -> list[int]:

@@ -46,6 +46,10 @@ def in_place(model: Any, _: Any) -> None:
         model.count *= 2.0
 
 
+def recorded(model: Any, _: Any) -> None:
+    model.count *= model.first * 2.0
+
+
 def by_numpy(model: Any, _: Any) -> None:
     with ag.no_grad():
         np.add(model.first, 1.0, out=model.first)
@@ -59,6 +63,7 @@ def by_lbfgs(model: nn.Module, _: Any) -> None:
 WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "step": step,
     "in place": in_place,
+    "recorded": recorded,
     "NumPy": by_numpy,
     "LBFGS": by_lbfgs,
     "update": lambda model, _: model.update({"first": np.zeros(3)}),

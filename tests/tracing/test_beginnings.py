@@ -257,3 +257,43 @@ def test_numbers_are_kept_where_they_are_written_into_and_not_before():
     assert kept.array(result.grad_fn, 0).tolist() == [[1.0, 1.0]]
     # Of those who are gone nothing is left.
     assert len(w._counter.readers or ()) <= 16
+
+
+def multiplied(whole: Any, part: Any) -> None:
+    whole *= 2.0
+
+
+def multiplied_in_part(whole: Any, part: Any) -> None:
+    part *= 2.0
+
+
+def multiplied_by_numpy(whole: Any, part: Any) -> None:
+    np.multiply(whole, 2.0, out=whole)
+
+
+def set_at_an_index(whole: Any, part: Any) -> None:
+    whole[0] = 0.0
+
+
+@pytest.mark.parametrize("write", [multiplied, multiplied_in_part, multiplied_by_numpy, set_at_an_index])
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_what_any_write_changes_is_kept_for_a_backward_that_does_not_read_it(write, is_recorded):
+    def function(w: Any, x: Any) -> Any:
+        return (w * w).sum(), (w + x).sum()
+
+    def grads_by(function: Any, is_scaled: bool) -> list[Any]:
+        w, start = (ag.tensor(np.full((2, 2), number), requires_grad=True) for number in (0.5, 3.0))
+        whole = start * 1.0
+        part = whole[0]
+        loss, total = function(w, part)
+        with ag.set_grad_enabled(is_recorded):
+            write(whole, part)
+        sync.backward(loss + total * 2.0 if is_scaled else total)
+        return [bits(one.grad) for one in (w, start)]
+
+    jitted = ag.jit(function)
+    for _ in range(5):
+        for is_scaled in (False, True):
+            assert grads_by(jitted, is_scaled) == grads_by(function, is_scaled)
+
+    assert jitted.counts["replayed"]

@@ -24,6 +24,7 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError
 from tests.support.leaves import leaf
+from tests.tracing.running import bits, compiled
 
 #: Why a call is eager that may be replayed later.
 ONCE = {"eager: not traced yet", "eager: compared with its program"}
@@ -456,6 +457,37 @@ def test_a_flag_that_it_sets_is_set_in_each_call():
 
     assert [x.grad.item() for x in given] == [2.0] * 8
     assert jitted.counts["eager: it changes the .grad, a hook or a flag of an argument"] == 7
+
+
+def test_the_gradient_of_a_result_is_refused_where_a_part_of_it_comes_from_another_result():
+    def function(x: Any) -> Any:
+        hidden = np.tanh(x)
+        return (hidden * hidden).sum(), hidden, (hidden * 2.0).sum(), (x * x).sum()
+
+    jitted = compiled(function, ag.tensor([0.5, -0.25], requires_grad=True))
+
+    def grads_of_hidden(function: Any, of_roots: Any) -> list[Any]:
+        x = ag.tensor([0.5, -0.25], requires_grad=True)
+        results = function(x)
+        found = sync.grad(of_roots(*results), [results[1], x], retain_graph=True, allow_unused=True)
+        return [bits(one) for one in found]
+
+    parts: list[Any] = [
+        lambda loss, hidden, *_: loss,
+        lambda loss, hidden, *_: loss + (hidden * 3.0).sum(),
+        lambda loss, hidden, *_: [hidden.sum(), loss * 2.0],
+        lambda loss, hidden, twice, other: twice + other,
+    ]
+    for one in parts:
+        with pytest.raises(GraphError, match="from which that has computed another result"):
+            grads_of_hidden(jitted, one)
+    wholes: list[Any] = [
+        lambda loss, hidden, *_: (hidden * hidden).sum(),
+        lambda loss, hidden, twice, other: other,
+        lambda loss, hidden, twice, other: other * hidden.sum(),
+    ]
+    for one in wholes:
+        assert grads_of_hidden(jitted, one) == grads_of_hidden(function, one)
 
 
 def test_a_hook_is_refused_of_a_result_from_which_another_result_is_computed():

@@ -177,3 +177,26 @@ def test_a_leaf_is_one_where_the_function_runs_again():
     (grad,) = sync.grad(jitted(x), [x], create_graph=True)
     assert grad.tolist() == [1.0, 3.0]
     assert sync.grad(grad.sum(), [x])[0].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.filterwarnings("ignore:backward.. with create_graph=True:UserWarning")
+def test_an_argument_that_stops_to_require_grad_after_the_call_leaves_the_other_gradients_as_they_are():
+    def function(w: Any, v: Any) -> Any:
+        return (np.tanh(w) * v).sum()
+
+    def grads_by(function: Any, is_frozen_late: bool) -> list[Any]:
+        w, v = (ag.tensor([0.5, -0.25], requires_grad=True) for _ in range(2))
+        result = function(w, v)
+        w.requires_grad_(is_frozen_late)
+        sync.backward(result, create_graph=True)
+        assert v.grad is not None
+        squares, v.grad = (v.grad * v.grad).sum(), None
+        w.requires_grad_(False)
+        if squares.requires_grad:
+            sync.backward(squares)
+        return [bits(one) for one in (squares, w.grad, v.grad)]
+
+    jitted = compiled(function, *[ag.tensor([1.0, 2.0], requires_grad=True) for _ in range(2)])
+
+    for is_frozen_late in (False, True):
+        assert grads_by(jitted, is_frozen_late) == grads_by(function, is_frozen_late)

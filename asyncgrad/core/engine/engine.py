@@ -103,7 +103,7 @@ class Engine:
         start: tuple[Any, int, Any] = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
         limits = to_release = None
         if inputs:
-            limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
+            limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(*start[:2], inputs, accumulate)
         if keep_graph is not False and keep_graph == UNTIL_SUCCESS:
             to_release, keep_graph = await _find_runs(start[0], limits), True
         now, deadline = (_clock()(), inf) if _blocking() else time_left(_clock(), _loop_budget())
@@ -145,7 +145,7 @@ class Engine:
         """
         root = roots[0].node if len(roots) == 1 else GraphRoot(roots, [None] * len(roots))
         assert root is not None
-        limits = init_if_whole(root, inputs, False) or await _find_limits(root, inputs, False)
+        limits = init_if_whole(root, inputs, False) or await _find_limits(root, None, inputs, False)
         nodes = (await _find_runs(root, limits)).own
         release_within(calling_backward() if until_success else None, nodes or {})
 
@@ -169,8 +169,18 @@ async def _end_with_error(graph_task: GraphTask, commit: JointCommit | None, err
         await complete_with_error(graph_task.completion, error)
 
 
-async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
-    """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, since there may be many."""
+async def _find_limits(root: Node, output_nr: int | None, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
+    """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, since there may be many.
+
+    Args:
+        root: the node that the backward starts from.
+        output_nr: the output of `root` that it starts from; None where no gradient is computed.
+        inputs: the edges whose gradients are wanted.
+        accumulate: whether the inputs' own nodes run.
+    """
+    for node, _ in inputs:
+        if node is not None and node.tells_part and output_nr is not None:
+            node.check_input(root, output_nr)
     exec_info = ExecInfos()
     for _ in init_stepwise(exec_info, root, inputs, accumulate):
         await keep_pace()

@@ -232,6 +232,8 @@ class Node:
 
     #: Whether `apply` is a user's function, which may keep gradients and write into them: see `ownership.py`.
     is_users = True
+    #: Whether another node may keep a part of the gradient of its output to itself: see `check_input`.
+    tells_part = False
     #: Whether `when_unpacked` awaits the saved tensors apart from the computation. Otherwise `apply` does both.
     unpacks_apart = False
 
@@ -642,6 +644,12 @@ class Node:
     def waits_for_saved(self) -> bool:
         """Tell whether unpacking a saved entry is known to need an event loop."""
         return any(isinstance(entry, Packed) and entry.may_wait() for entry in self.saved_entries() or ())
+
+    def check_input(self, root: Node, output_nr: int) -> None:
+        """Raise if a backward from an output of `root` has a part of the gradient here that does not arrive here.
+
+        Called where that gradient is wanted, by `inputs`, of a node that sets `tells_part`.
+        """
 
     def release_variables(self) -> None:
         """Release the values that the node has saved for the backward."""

@@ -17,6 +17,7 @@ from ..graph.creation import announce
 from ..graph.leaf import gradient_edge
 from ..graph.node import THREADS, Edge, Node, next_order
 from ..graph.saved import versions_of
+from ..graph.saved_hooks import prepare_write
 from ..graph.wrappers import register_wrapper
 from ..recording.primitive import Primitive
 from ..recording.primitive_node import PrimitiveNode, next_class
@@ -98,8 +99,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
 
     def operator(out: Any, other: Any) -> Any:
         data = out._data
-        kind = data.dtype.kind
-        if _grad_mode() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
+        if _grad_mode() is not True or data.dtype.kind not in "fc" or not isinstance(other, _KNOWN):
             return write_generic(out, other)
         beside = other if isinstance(other, TensorBase) else None
         if beside is None and isinstance(other, np.ndarray):
@@ -108,7 +108,11 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
         if not (requires or (beside is not None and beside._requires_grad())):
             return write_generic(out, other)
         check_write(out)
-        view, edge, value = out._view, None, other
+        view, edge, value, counter = out._view, None, other, out._counter
+        if view is not None or out._meta is not None or (counter is not None and counter.readers is not None):
+            # Called for those alone whose memory somebody else may still read.
+            prepare_write(out)
+            data = out._data
         # A leaf that requires grad has been refused.
         key = 10 if requires else 2
         if beside is not None:
@@ -136,9 +140,8 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
             raise
         # The former history of a view does not matter: the node of its base leads past that.
         made = _node(plan, None if view is not None else out._grad_fn, edge, out)
-        made.saved, made.versions = tuple(kept), None
-        if plan.tensor_slots:
-            made.versions = versions_of([kept[index] for index in plan.tensor_slots])
+        made.saved = tuple(kept)
+        made.versions = versions_of([kept[index] for index in plan.tensor_slots]) if plan.tensor_slots else None
         rebase(out, made)
         return out
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.arrays.values import raw
 from ..core.graph.cost import estimated_seconds
-from ..core.graph.leaf import gradient_edge, gradient_places
+from ..core.graph.leaf import gradient_edge
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
 from ..core.graph.node import LEAF_ORDER
@@ -85,16 +85,17 @@ class ReplayNode(HandwrittenNode):
         outputs: what the program has computed.
     """
 
-    __slots__ = ("_arguments", "_call", "_drawn", "_lease", "_metadata", "_values", "checks_always")
+    __slots__ = ("_arguments", "_call", "_drawn", "_lease", "_metadata", "_values", "checks_always", "fills_leaves")
 
     is_users = False
 
     def __init__(self, lease: Lease, call: Repeatable, drawn: Any, outputs: Sequence[np.ndarray]) -> None:
         variant, arguments = lease.variant, call.numbered
         # By `map`, without a function's frame for each call.
-        self._connect_places(*gradient_places(map(arguments.__getitem__, variant.wanted)))
+        self._connect_places(*variant.connect(map(arguments.__getitem__, variant.wanted)))
         self.meta = None
         self.checks_always = variant.may_be_long
+        self.fills_leaves = False
         self.device: Any = arguments[variant.wanted[0]]._device
         self._metadata: tuple[InputMetadata | None, ...] = ()
         if len(outputs) == 1:
@@ -163,6 +164,7 @@ class ReplayNode(HandwrittenNode):
         if grad.__class__ is np.ndarray and self.shape is not None and GRAD_MODE.get() is False:
             # Nearly all: the rest is for several outputs, and for gradients that are recorded.
             gradients = self._run_program(arguments, (grad,))
+            self.fills_leaves = gradients is not None and self._lease.variant.fills(self.next_nodes)
             if gradients is None:
                 gradients = bare_unless(False, self._differentiated(self._values, arguments, [grad], False, False)[0])
             return tuple(gradients)

@@ -6,14 +6,15 @@ import inspect
 import operator
 import types
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, final
 
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.graph.cost import LARGE
-from ..core.graph.node import LEAF_ORDER, NodeMeta
+from ..core.graph.leaf import gradient_places
+from ..core.graph.node import LEAF_ORDER, Node, NodeMeta
 from ..core.graph.saved import version_of
 from ..core.settings.callers import is_own_file
 from ..core.tensor import Tensor, asarray
@@ -87,6 +88,7 @@ class Variant:
         "_first_calls",
         "_idle",
         "_is_short",
+        "_keeps_specs",
         "backward_guards",
         "begun",
         "context",
@@ -98,6 +100,7 @@ class Variant:
         "has_graph",
         "has_run_again",
         "is_unguarded",
+        "leaves",
         "may_be_long",
         "may_begin_otherwise",
         "name",
@@ -164,6 +167,11 @@ class Variant:
         self.begun: Beginning | None = None
         #: Whether a backward of one of its calls has run the function.
         self.has_run_again: bool = False
+        #: Whether each gradient has the shape and dtype of its argument.
+        self._keeps_specs: bool = all(map(_has_spec_of, program.gradients, [program.arguments[one] for one in wanted]))
+        #: The nodes of the leaves of the last call, which has no other arguments with a gradient: the next call is most
+        #: often one of the same leaves, and else each graph would make a node for each of them. Empty for none.
+        self.leaves: list[Node | None] = []
         self._first_calls: int = _FIRST_CALLS
         self._idle: deque[Table] = deque(maxlen=_IDLE_TABLES)
 
@@ -199,6 +207,19 @@ class Variant:
         """Stop measuring backward passes: those of one program take equally long."""
         self.may_be_long, self._is_short = False, True
 
+    def connect(self, tensors: Iterable[TensorBase]) -> tuple[list[Node | None], list[int]]:
+        """Return the nodes and the numbers of their inputs to which the gradients of a call flow."""
+        nodes, input_nrs = gradient_places(tensors)
+        if nodes != self.leaves:
+            self.leaves = nodes if all([one is not None and one.order == LEAF_ORDER for one in nodes]) else []
+        return nodes, input_nrs
+
+    def fills(self, nodes: Sequence[Node | None]) -> bool:
+        """Tell whether all gradients of the program may be passed to these nodes as they are: leaves without hooks."""
+        return self._keeps_specs and all(
+            [one is not None and one.order == LEAF_ORDER and one.meta is None for one in nodes]
+        )
+
     def take_table(self) -> Table:
         """Return a table that nobody else uses."""
         try:
@@ -216,9 +237,18 @@ class Variant:
         self._idle = deque(tables, maxlen=_IDLE_TABLES)
 
     def give_back(self, table: Table) -> None:
-        """Let another call use a table; may be called by a finalizer."""
+        """Let another call use a table, as the graph of its call is gone; may be called by a finalizer."""
+        if any([one is not None and one.meta is not None for one in self.leaves]):
+            # What has been added to the node of a leaf, such as a hook, is gone with the graph that had the node.
+            self.leaves = []
         if table.fused is self.fused:
             self._idle.append(table)
+
+
+def _has_spec_of(gradient: Value | None, argument: Value) -> bool:
+    if gradient is None:
+        return True
+    return gradient.array.shape == argument.array.shape and gradient.array.dtype == argument.array.dtype
 
 
 def trace_variant(

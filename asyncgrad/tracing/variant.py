@@ -44,6 +44,9 @@ _IMMUTABLE = (int, float, complex, str, bytes, bool, np.generic, np.dtype, type)
 _FIRST_CALLS = 8
 #: How many tables wait for the next call; each call under way has one.
 _IDLE_TABLES = 4
+#: What tells leaves, and those to whose nodes nobody has added anything, without a function's frame for each of them.
+_order_of, _order_and_meta_of = operator.attrgetter("order"), operator.attrgetter("order", "meta")
+_OF_LEAVES, _OF_PLAIN_LEAVES = {LEAF_ORDER}, {(LEAF_ORDER, None)}
 
 
 @final
@@ -211,14 +214,12 @@ class Variant:
         """Return the nodes and the numbers of their inputs to which the gradients of a call flow."""
         nodes, input_nrs = gradient_places(tensors)
         if nodes != self.leaves:
-            self.leaves = nodes if all([one is not None and one.order == LEAF_ORDER for one in nodes]) else []
+            self.leaves = nodes if None not in nodes and _OF_LEAVES.issuperset(map(_order_of, nodes)) else []
         return nodes, input_nrs
 
     def fills(self, nodes: Sequence[Node | None]) -> bool:
         """Tell whether all gradients of the program may be passed to these nodes as they are: leaves without hooks."""
-        return self._keeps_specs and all(
-            [one is not None and one.order == LEAF_ORDER and one.meta is None for one in nodes]
-        )
+        return self._keeps_specs and None not in nodes and _OF_PLAIN_LEAVES.issuperset(map(_order_and_meta_of, nodes))
 
     def take_table(self) -> Table:
         """Return a table that nobody else uses."""
@@ -238,7 +239,7 @@ class Variant:
 
     def give_back(self, table: Table) -> None:
         """Let another call use a table, as the graph of its call is gone; may be called by a finalizer."""
-        if any([one is not None and one.meta is not None for one in self.leaves]):
+        if not _OF_PLAIN_LEAVES.issuperset(map(_order_and_meta_of, self.leaves)):
             # What has been added to the node of a leaf, such as a hook, is gone with the graph that had the node.
             self.leaves = []
         if table.fused is self.fused:

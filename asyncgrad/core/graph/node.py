@@ -231,7 +231,8 @@ class Node:
 
     #: Whether `apply` is a user's function, which may keep gradients and write into them: see `ownership.py`.
     is_users = True
-    #: Whether each edge leads to a leaf without a NodeMeta, of the shape and dtype of the gradient that was just computed.
+    #: Whether each edge leads to a leaf without a NodeMeta, and with the shape and dtype of the gradient that has just
+    #: been computed.
     fills_leaves: bool = False
     #: Whether `when_unpacked` awaits the saved tensors apart from the computation. Otherwise `apply` does both.
     unpacks_apart = False

@@ -317,7 +317,8 @@ class FastPath:
 
         As `run` does, which looks at one edge after the other: of a compiled step, those to all parameters of a model.
         """
-        found = dict(zip(node.next_nodes, outputs, strict=True))
+        # None of them is None: see `Node.fills_leaves`.
+        found: dict[Any, Any] = dict(zip(node.next_nodes, outputs, strict=True))
         if self._buffers or len(found) < len(outputs):
             return False
         self._buffers.update(found)

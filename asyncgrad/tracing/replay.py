@@ -164,7 +164,9 @@ class ReplayNode(HandwrittenNode):
         if grad.__class__ is np.ndarray and self.shape is not None and GRAD_MODE.get() is False:
             # Nearly all: the rest is for several outputs, and for gradients that are recorded.
             gradients = self._run_program(arguments, (grad,))
-            self.fills_leaves = gradients is not None and self._lease.variant.fills(self.next_nodes)
+            if self.checks_always:
+                # The engine asks for it only of a node that may be heavy.
+                self.fills_leaves = gradients is not None and self._lease.variant.fills(self.next_nodes)
             if gradients is None:
                 gradients = bare_unless(False, self._differentiated(self._values, arguments, [grad], False, False)[0])
             return tuple(gradients)

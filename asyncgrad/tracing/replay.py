@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.arrays.values import raw
 from ..core.graph.cost import estimated_seconds
-from ..core.graph.leaf import gradient_edge
+from ..core.graph.leaf import gradient_edge, gradient_places
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
 from ..core.graph.node import LEAF_ORDER
@@ -92,7 +92,7 @@ class ReplayNode(HandwrittenNode):
     def __init__(self, lease: Lease, call: Repeatable, drawn: Any, outputs: Sequence[np.ndarray]) -> None:
         variant, arguments = lease.variant, call.numbered
         # By `map`, without a function's frame for each call.
-        self._connect_places(*variant.connect(map(arguments.__getitem__, variant.wanted)))
+        self._connect_places(*gradient_places(map(arguments.__getitem__, variant.wanted)))
         self.meta = None
         self.checks_always = variant.may_be_long
         self.fills_leaves = False

@@ -6,14 +6,13 @@ import inspect
 import operator
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, final
 
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.graph.cost import LARGE
-from ..core.graph.leaf import gradient_places
 from ..core.graph.node import LEAF_ORDER, Node, NodeMeta
 from ..core.graph.saved import version_of
 from ..core.settings.callers import is_own_file
@@ -44,9 +43,9 @@ _IMMUTABLE = (int, float, complex, str, bytes, bool, np.generic, np.dtype, type)
 _FIRST_CALLS = 8
 #: How many tables wait for the next call; each call under way has one.
 _IDLE_TABLES = 4
-#: What tells leaves, and those to whose nodes nobody has added anything, without a function's frame for each of them.
-_order_of, _order_and_meta_of = operator.attrgetter("order"), operator.attrgetter("order", "meta")
-_OF_LEAVES, _OF_PLAIN_LEAVES = {LEAF_ORDER}, {(LEAF_ORDER, None)}
+#: What tells leaves to whose nodes nobody has added anything, without a function's frame for each of them.
+_order_and_meta_of = operator.attrgetter("order", "meta")
+_OF_PLAIN_LEAVES = {(LEAF_ORDER, None)}
 
 
 @final
@@ -103,7 +102,6 @@ class Variant:
         "has_graph",
         "has_run_again",
         "is_unguarded",
-        "leaves",
         "may_be_long",
         "may_begin_otherwise",
         "name",
@@ -172,9 +170,6 @@ class Variant:
         self.has_run_again: bool = False
         #: Whether each gradient has the shape and dtype of its argument.
         self._keeps_specs: bool = all(map(_has_spec_of, program.gradients, [program.arguments[one] for one in wanted]))
-        #: The nodes of the leaves of the last call, which has no other arguments with a gradient: the next call is most
-        #: often one of the same leaves, and else each graph would make a node for each of them. Empty for none.
-        self.leaves: list[Node | None] = []
         self._first_calls: int = _FIRST_CALLS
         self._idle: deque[Table] = deque(maxlen=_IDLE_TABLES)
 
@@ -210,13 +205,6 @@ class Variant:
         """Stop measuring backward passes: those of one program take equally long."""
         self.may_be_long, self._is_short = False, True
 
-    def connect(self, tensors: Iterable[TensorBase]) -> tuple[list[Node | None], list[int]]:
-        """Return the nodes and the numbers of their inputs to which the gradients of a call flow."""
-        nodes, input_nrs = gradient_places(tensors)
-        if nodes != self.leaves:
-            self.leaves = nodes if None not in nodes and _OF_LEAVES.issuperset(map(_order_of, nodes)) else []
-        return nodes, input_nrs
-
     def fills(self, nodes: Sequence[Node | None]) -> bool:
         """Tell whether all gradients of the program may be passed to these nodes as they are: leaves without hooks."""
         return self._keeps_specs and None not in nodes and _OF_PLAIN_LEAVES.issuperset(map(_order_and_meta_of, nodes))
@@ -238,10 +226,7 @@ class Variant:
         self._idle = deque(tables, maxlen=_IDLE_TABLES)
 
     def give_back(self, table: Table) -> None:
-        """Let another call use a table, as the graph of its call is gone; may be called by a finalizer."""
-        if not _OF_PLAIN_LEAVES.issuperset(map(_order_and_meta_of, self.leaves)):
-            # What has been added to the node of a leaf, such as a hook, is gone with the graph that had the node.
-            self.leaves = []
+        """Let another call use a table; may be called by a finalizer."""
         if table.fused is self.fused:
             self._idle.append(table)
 

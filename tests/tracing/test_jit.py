@@ -590,26 +590,6 @@ def test_a_compiled_call_whose_backward_failed_is_tried_again_with_the_bits_of_a
         sync.backward(result)
 
 
-def test_the_nodes_of_leaves_stay_for_the_next_call():
-    w, x = leaf(2.0), leaf(3.0)
-    jitted = compiled(lambda w, x: (w * x).sum(), w, x)
-    nodes = jitted(w, x).grad_fn.next_nodes
-
-    assert jitted(w, x).grad_fn.next_nodes == nodes
-
-
-def test_a_leaf_that_the_next_call_does_not_get_is_let_go(no_collector):
-    x = leaf(3.0)
-    jitted = compiled(lambda x: np.exp(x).sum(), leaf(1.0))
-    sync.backward(jitted(x))
-    gone = weakref.ref(x)
-    del x
-
-    jitted(leaf(1.0))
-
-    assert gone() is None
-
-
 def test_the_graph_behind_an_argument_is_let_go_with_that_of_the_call(no_collector):
     x = leaf(3.0)
     jitted = compiled(lambda y: np.exp(y).sum(), x * 2)

@@ -89,7 +89,7 @@ class ReplayNode(HandwrittenNode):
         outputs: what the program has computed.
     """
 
-    __slots__ = ("_call", "_drawn", "_kept", "_lease", "_metadata", "checks_always")
+    __slots__ = ("_call", "_drawn", "_kept", "_lease", "_metadata", "checks_always", "fills_leaves")
 
     is_users = False
 
@@ -99,6 +99,7 @@ class ReplayNode(HandwrittenNode):
         self._connect_places(*gradient_places(map(arguments.__getitem__, variant.wanted)))
         self.meta = None
         self.checks_always = variant.may_be_long
+        self.fills_leaves = False
         self.device: Any = arguments[variant.wanted[0]]._device
         self._metadata: tuple[InputMetadata | None, ...] = ()
         if len(outputs) == 1:
@@ -166,11 +167,15 @@ class ReplayNode(HandwrittenNode):
         kept = self._kept
         if kept is None:
             raise released_error(self)
+        self.fills_leaves = False
         if grad.__class__ is np.ndarray and self.shape is not None and GRAD_MODE.get() is False:
             # Nearly all: the rest is for several outputs, and for gradients that are recorded.
             gradients = self._run_program(kept, (grad,))
             if gradients is None:
                 gradients = bare_unless(False, self._differentiated(kept, [grad], False, False)[0])
+            elif self.checks_always:
+                # The engine asks for it only of a node that may be heavy.
+                self.fills_leaves = self._lease.variant.fills(self.next_nodes)
             return tuple(gradients)
         grads: list[Any] = (
             [grad] if self.shape is not None else [None] * len(self._metadata) if grad is None else list(grad)

@@ -14,7 +14,7 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.graph.cost import LARGE
 from ..core.graph.leaf import gradient_edge
-from ..core.graph.node import LEAF_ORDER, NodeMeta
+from ..core.graph.node import LEAF_ORDER, Node, NodeMeta
 from ..core.graph.saved import version_of
 from ..core.settings.callers import is_own_file
 from ..core.tensor import Tensor, asarray
@@ -43,6 +43,9 @@ __all__ = ["Output", "Variant", "refuse_hooks_and_other_leaves", "trace_variant"
 _IMMUTABLE = (int, float, complex, str, bytes, bool, np.generic, np.dtype, type)
 #: How many tables wait for the next call; each call under way has one.
 _IDLE_TABLES = 4
+#: What tells leaves to whose nodes nobody has added anything, without a function's frame for each of them.
+_order_and_meta_of = operator.attrgetter("order", "meta")
+_OF_PLAIN_LEAVES = {(LEAF_ORDER, None)}
 
 
 @final
@@ -90,6 +93,7 @@ class Variant:
     __slots__ = (
         "_idle",
         "_is_short",
+        "_keeps_specs",
         "backward_guards",
         "begun",
         "context",
@@ -167,6 +171,8 @@ class Variant:
         self.may_begin_otherwise: bool = False
         #: Where that was; None for none.
         self.begun: Beginning | None = None
+        #: Whether each gradient has the shape and dtype of its argument.
+        self._keeps_specs: bool = all(map(_has_spec_of, program.gradients, [program.arguments[one] for one in wanted]))
         self._idle: deque[Table] = deque(maxlen=_IDLE_TABLES)
 
     def holds(self) -> bool:
@@ -191,6 +197,10 @@ class Variant:
         """Stop measuring backward passes: those of one program take equally long."""
         self.may_be_long, self._is_short = False, True
 
+    def fills(self, nodes: Sequence[Node | None]) -> bool:
+        """Tell whether all gradients of the program may be passed to these nodes as they are: leaves without hooks."""
+        return self._keeps_specs and None not in nodes and _OF_PLAIN_LEAVES.issuperset(map(_order_and_meta_of, nodes))
+
     def take_table(self) -> Table:
         """Return a table that nobody else uses."""
         try:
@@ -211,6 +221,12 @@ class Variant:
         """Let another call use a table; may be called by a finalizer."""
         if table.fused is self.fused:
             self._idle.append(table)
+
+
+def _has_spec_of(gradient: Value | None, argument: Value) -> bool:
+    if gradient is None:
+        return False
+    return gradient.array.shape == argument.array.shape and gradient.array.dtype == argument.array.dtype
 
 
 def trace_variant(

@@ -22,7 +22,7 @@ from asyncgrad.core.recording import handwritten_node
 from asyncgrad.errors import ChangedTensorError, ReleasedGraphError
 from asyncgrad.tracing.table import Table
 from tests.support.failing import Trouble, raising
-from tests.support.leaves import leaf, leaf_of
+from tests.support.leaves import leaf, leaf_of, random_leaf
 from tests.support.settings import node_by_node
 from tests.tracing.running import bits, compiled, grads_of, same
 
@@ -606,3 +606,68 @@ def test_an_argument_on_which_no_result_depends_has_no_edge():
 
     assert [seen_by_hook(jitted) for _ in range(6)] == [seen_by_hook(function)] * 6
     assert jitted.counts["replayed"] == 2
+
+
+def test_the_graph_behind_an_argument_is_let_go_with_that_of_the_call(no_collector):
+    x = leaf(3.0)
+    jitted = compiled(lambda y: np.exp(y).sum(), x * 2)
+    y = x * 2
+    node = weakref.ref(y.grad_fn)
+    sync.backward(jitted(y))
+
+    del y
+
+    assert node() is None
+
+
+def test_a_hook_of_the_node_of_a_leaf_goes_with_the_graph():
+    seen = []
+    x = leaf(3.0)
+    jitted = compiled(lambda x: (x * x).sum(), x)
+    y = jitted(x)
+    y.grad_fn.next_nodes[0].register_prehook(lambda grads: seen.append(grads[0].item()))
+
+    sync.backward(y)
+    del y
+    sync.backward((x * 5.0).sum())
+    sync.backward(jitted(x))
+
+    assert seen == [6.0]
+
+
+@pytest.mark.parametrize("inputs", [None, [0, 1], [1]], ids=["all", "two", "one"])
+@pytest.mark.parametrize("is_kept", [False, True], ids=["once", "twice"])
+def test_gradients_that_are_passed_on_together_have_the_bits_of_those_passed_on_one_by_one(inputs, is_kept):
+    # Two leaves with one gradient, one whose gradient is a view, and one that has none.
+    def function(a, b, c, unused):
+        return ((a + b) * c.reshape(2, 3).T).sum()
+
+    shapes = (3, 2), (3, 2), (6,), (2,)
+
+    def grads_by(call, is_long):
+        leaves = [random_leaf(*shape, seed=number) for number, shape in enumerate(shapes)]
+        y = call(*leaves)
+        if is_long:
+            y.grad_fn.checks_always = y.grad_fn._lease.variant.may_be_long = True
+        wanted = None if inputs is None else [leaves[one] for one in inputs]
+        for _ in range(1 + is_kept):
+            sync.backward(y, retain_graph=is_kept, inputs=wanted)
+        found = [one.grad for one in leaves if one.grad is not None]
+        assert len({one.numpy().ctypes.data for one in found}) == len(found)
+        return [bits(one.grad) for one in leaves]
+
+    jitted = compiled(function, *[random_leaf(*shape) for shape in shapes])
+
+    assert grads_by(jitted, True) == grads_by(function, False)
+
+
+def test_a_hook_that_a_leaf_gets_before_a_long_backward_is_called():
+    seen = []
+    w, x = leaf(2.0), leaf(3.0)
+    y = compiled(lambda w, x: (w * x).sum(), w, x)(w, x)
+    y.grad_fn.checks_always = y.grad_fn._lease.variant.may_be_long = True
+    x.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.item()))
+
+    sync.backward(y)
+
+    assert (seen, w.grad.item()) == ([2.0], 3.0)

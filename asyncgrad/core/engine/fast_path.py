@@ -307,12 +307,26 @@ class FastPath:
             outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
             if not self._task.keep_graph:
                 node.release_variables()
-            return outputs
+            is_plain = observed is None and self._task.limits is None and not self._task.create_graph
+            return () if is_plain and node.fills_leaves and self._fill_leaves(node, outputs) else outputs
         self._buffers[node] = grad
         heappush(self._heap, (node.order, node))
         self.node = None
         self.hand_over()
         return None
+
+    def _fill_leaves(self, node: Node, outputs: tuple[Any, ...]) -> bool:
+        """Deliver all gradients of the only node that has been reached, where each is the whole gradient of a leaf.
+
+        As `run` does, which looks at one edge after the other: of a compiled step, those to all parameters of a model.
+        """
+        # None of them is None: see `Node.fills_leaves`.
+        found: dict[Any, Any] = dict(zip(node.next_nodes, outputs, strict=True))
+        if self._buffers or len(found) < len(outputs):
+            return False
+        self._buffers.update(found)
+        self._leaves.extend(found)
+        return True
 
     def hand_over(self, rest: Sequence[Node] = ()) -> DependencyExecutor:
         """Make a DependencyExecutor the task's executor, with all pending gradients, and return it.

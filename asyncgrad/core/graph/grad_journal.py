@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "FLAGS_OF_NEW",
     "Change",
     "FirstGrads",
     "GradChange",
@@ -72,7 +73,7 @@ class GradState(NamedTuple):
 NO_GRAD = GradState(None, None, 0)
 
 #: The flags of new arrays, with several axes and with one.
-_NEW = frozenset({np.empty((2, 2)).flags.num, np.empty(2).flags.num})
+FLAGS_OF_NEW = frozenset({np.empty((2, 2)).flags.num, np.empty(2).flags.num})
 
 
 def _references_to_base(view: Any) -> int:
@@ -105,10 +106,11 @@ class FirstGrads(Change):
     A training step does this. One change for all leaves takes a third of the time of one change for each.
     """
 
-    __slots__ = ("_tensors",)
+    __slots__ = ("tensors",)
 
     def __init__(self) -> None:
-        self._tensors: list[TensorBase] = []
+        #: Those that may still get back None.
+        self.tensors: list[TensorBase] = []
 
     def give(self, tensor: TensorBase, grad: Any, sole: bool) -> bool:
         """Set the gradient of `tensor` to an array; do nothing and return False if another backward has changed it.
@@ -123,21 +125,21 @@ class FirstGrads(Change):
             if meta.grad is not None or meta.changes:
                 return False
             # Before the write, since an interrupt may come between the two.
-            self._tensors.append(tensor)
+            self.tensors.append(tensor)
             meta.grad = type(tensor)(grad if sole else values.clone_like(grad, tensor._data), None, 0, tensor._device)
         return True
 
     def commit(self) -> None:
         """Forget the leaves: their gradients will not be rolled back."""
-        self._tensors = []
+        self.tensors = []
 
     def roll_back(self) -> None:
         """Set the gradients back to None."""
-        while self._tensors:
-            meta = self._tensors[-1]._autograd_meta()
+        while self.tensors:
+            meta = self.tensors[-1]._autograd_meta()
             with meta.lock:
                 meta.grad = None
-            self._tensors.pop()
+            self.tensors.pop()
 
 
 @final
@@ -414,7 +416,7 @@ def _array(total: Any, like: TensorBase) -> Any:
 def may_take(grad: Any, variable: np.ndarray) -> bool:
     """Tell whether an array of a leaf's dtype, to which nothing else refers, may become its gradient uncopied."""
     is_numpy = grad.__class__ is _ndarray
-    if is_numpy and grad.flags.num in _NEW and variable.flags.c_contiguous:
+    if is_numpy and grad.flags.num in FLAGS_OF_NEW and variable.flags.c_contiguous:
         # Nearly all.
         return True
     if not is_numpy and not hasattr(grad, "strides"):

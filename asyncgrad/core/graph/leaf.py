@@ -8,12 +8,14 @@ from sys import getrefcount
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from ...errors import ArgumentTypeError, GraphError, RequiresGradError
 from ..arrays.tensor_base import TensorBase
 from ..settings.arguments import describe
 from ..settings.context import CURRENT_STREAMS
 from .creation import announce
-from .grad_journal import Change, FirstGrads, GradChange, change_grad, may_take
+from .grad_journal import FLAGS_OF_NEW, Change, FirstGrads, GradChange, change_grad, may_take
 from .lowering import BodySource
 from .naming import outline
 from .node import LEAF_ORDER, MAIN_THREAD, Edge, GradientEdge, Node, NodeMeta
@@ -195,6 +197,7 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change
         listed: whether other backward passes may run before this one has ended.
     """
     first: FirstGrads | None = None
+    array_class, flags_of_new = np.ndarray, FLAGS_OF_NEW
     for leaf in leaves:
         variable = leaf.variable
         meta = variable._meta
@@ -202,16 +205,28 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change
             leaf.accumulate(grads.pop(), changes, listed)
             continue
         grad = grads.pop()
-        if grad is None or isinstance(grad, TensorBase):
+        # What most often holds is tested here, as in `may_take` and `FirstGrads.give`: their calls take as long.
+        is_usual = (
+            grad.__class__ is array_class and grad.flags.num in flags_of_new and variable._data.flags.c_contiguous
+        )
+        if not is_usual and (grad is None or isinstance(grad, TensorBase)):
             leaf.accumulate(grad, changes, listed)
             continue
         if first is None:
             # Appended before the first write, so that an error or an interrupt can roll it back.
             first = FirstGrads()
             changes.append(first)
-        # Counted before the call of `give`, which adds a reference to the array.
-        sole = getrefcount(grad) <= _SOLE and grad.dtype is leaf.dtype and may_take(grad, variable._data)
-        if not first.give(variable, grad, sole):
+            note = first.tensors.append
+        # Counted before a call, which adds a reference to the array.
+        sole = getrefcount(grad) <= _SOLE and grad.dtype is leaf.dtype
+        if sole and is_usual:
+            with meta.lock:
+                if meta.grad is None and not meta.changes:
+                    # Before the write, since an interrupt may come between the two.
+                    note(variable)
+                    meta.grad = variable.__class__(grad, None, 0, variable._device)
+                    continue
+        if not first.give(variable, grad, sole and may_take(grad, variable._data)):
             leaf.accumulate(grad, changes, listed)
 
 

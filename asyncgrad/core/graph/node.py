@@ -234,6 +234,9 @@ class Node:
     is_users = True
     #: Whether another node may keep a part of the gradient of its output to itself: see `check_input`.
     tells_part = False
+    #: Whether each edge leads to a leaf without a NodeMeta, and with the shape and dtype of the gradient that has just
+    #: been computed.
+    fills_leaves: bool = False
     #: Whether `when_unpacked` awaits the saved tensors apart from the computation. Otherwise `apply` does both.
     unpacks_apart = False
 

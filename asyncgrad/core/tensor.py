@@ -260,7 +260,7 @@ class Tensor(Variable):
         Raises:
             ArgumentTypeError: the tensor is on a device whose arrays are not NumPy's.
         """
-        data = self._data
+        data: Any = self._data
         if data.__class__ is not _ndarray and is_device_array(data):
             raise self._not_on_host("t.numpy()", "t.to('cpu').numpy()")
         view: np.ndarray = data.view()
@@ -277,7 +277,7 @@ class Tensor(Variable):
 
         `float(t)` does the same, except in a function that a transform differentiates, where it raises.
         """
-        data = self._data
+        data: Any = self._data
         if index and data.__class__ is not _ndarray and is_device_array(data):
             # The method of another library may take no index.
             place = index[0] if len(index) == 1 else index

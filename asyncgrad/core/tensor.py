@@ -328,7 +328,8 @@ class Tensor(Variable):
         # Whole numbers and truth values have no derivative: no history is lost with them.
         if self._requires_grad() and (dtype is None or np.dtype(dtype).kind not in "biu"):
             self._needs_no_grad("an ndarray", "t.numpy()", *array_advice(self, RULES.__contains__))
-        if self._data.__class__ is not _ndarray and is_device_array(self._data):
+        data: Any = self._data
+        if data.__class__ is not _ndarray and is_device_array(data):
             raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:
             return np.asarray(self._data, dtype)
@@ -1050,7 +1051,7 @@ class Tensor(Variable):
 
     def __index__(self) -> int:
         self._may_be_number(False)
-        number = self._data
+        number: Any = self._data
         # An array of another library may have no __index__.
         return operator.index(number if number.__class__ is _ndarray else number.item())
 

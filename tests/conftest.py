@@ -16,7 +16,7 @@ from hypothesis import settings
 import asyncgrad as ag
 from asyncgrad.core.settings.context import GRAD_MODE, RECORDING
 from tests.support.backwards import BackwardRecord
-from tests.support.few_reports import FewReports
+from tests.support.few_reports import leave_reports_out
 from tests.support.libraries import OURS, theirs
 from tests.support.loops import LOOP_FACTORIES, NEW_LOOPS
 from tests.support.sampling import cases, sampled
@@ -38,9 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if record is not None:
         config.pluginmanager.register(record)
     config.pluginmanager.register(plugin_of(config))
-    few = FewReports.of(config)
-    if few is not None:
-        config.pluginmanager.register(few)
+    leave_reports_out(config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

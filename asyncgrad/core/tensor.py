@@ -260,7 +260,7 @@ class Tensor(Variable):
         Raises:
             ArgumentTypeError: the tensor is on a device whose arrays are not NumPy's.
         """
-        data = self._data
+        data: Any = self._data
         if data.__class__ is not _ndarray and is_device_array(data):
             raise self._not_on_host("t.numpy()", "t.to('cpu').numpy()")
         view: np.ndarray = data.view()
@@ -277,7 +277,7 @@ class Tensor(Variable):
 
         `float(t)` does the same, except in a function that a transform differentiates, where it raises.
         """
-        data = self._data
+        data: Any = self._data
         if index and data.__class__ is not _ndarray and is_device_array(data):
             # The method of another library may take no index.
             place = index[0] if len(index) == 1 else index
@@ -328,7 +328,8 @@ class Tensor(Variable):
         # Whole numbers and truth values have no derivative: no history is lost with them.
         if self._requires_grad() and (dtype is None or np.dtype(dtype).kind not in "biu"):
             self._needs_no_grad("an ndarray", "t.numpy()", *array_advice(self, RULES.__contains__))
-        if self._data.__class__ is not _ndarray and is_device_array(self._data):
+        data: Any = self._data
+        if data.__class__ is not _ndarray and is_device_array(data):
             raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:
             return np.asarray(self._data, dtype)
@@ -1050,7 +1051,7 @@ class Tensor(Variable):
 
     def __index__(self) -> int:
         self._may_be_number(False)
-        number = self._data
+        number: Any = self._data
         # An array of another library may have no __index__.
         return operator.index(number if number.__class__ is _ndarray else number.item())
 

@@ -136,7 +136,9 @@ def gradients_like(
     for index, (param, grad) in enumerate(zip(params, entries, strict=True)):
         if grad is None:
             continue
-        array = np.asarray(grad) if isinstance(grad, np.generic) else grad._data if isinstance(grad, Tensor) else grad
+        array: Any = grad._data if isinstance(grad, Tensor) else grad
+        if isinstance(grad, np.generic):
+            array = np.asarray(grad)
         if not isinstance(array, np.ndarray) and not is_device_array(array):
             raise ArgumentTypeError(
                 must_be(_nth(names or paths(structure, what), places[index]), "a tensor, an array or None", grad)

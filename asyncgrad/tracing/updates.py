@@ -322,13 +322,14 @@ def update_of(optimizer: Optimizer) -> Update | None:
 
 def _is_plain(param: Tensor) -> bool:
     """Tell whether a parameter is of real numbers in NumPy's memory, no view, and without hooks."""
-    array = param._data
+    array: Any = param._data
     return type(array) is np.ndarray and array.dtype.kind != "c" and not param._view and not has_hooks(param)
 
 
 def _is_leaf_of(param: Tensor, dtype: np.dtype[Any]) -> bool:
     """Tell whether a parameter is plain, has a dtype and requires grad; each step asks it of all, so without calls."""
-    array, meta = param._data, param._meta
+    array: Any = param._data
+    meta = param._meta
     if type(array) is not np.ndarray or array.dtype != dtype or param._grad_fn is not None or param._view:
         return False
     return meta is not None and meta.requires_grad and (meta.hooks is None or not meta.hooks.snapshot())

@@ -491,7 +491,7 @@ def _as_result(tensor: Tensor, given: Any) -> Any:
     """Return a result without history, in the type that the caller gets: a tensor, an array or a number as `given`."""
     if isinstance(given, Tensor):
         return tensor.detach()
-    array = tensor._data
+    array: Any = tensor._data
     if type(array) is not np.ndarray:
         if is_device_array(array):
             return array

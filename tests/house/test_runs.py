@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,22 +16,21 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.support.backwards import BackwardRecord
-from tests.support.few_reports import FewReports, worth_telling
+from tests.support.few_reports import is_worth_telling, leave_reports_out
 
-Phase = Literal["setup", "call", "teardown"]
-Outcome = Literal["passed", "failed", "skipped"]
+ROOT = Path(__file__).parents[2]
 
 
-def report(when: Phase, outcome: Outcome = "passed", duration: float = 0.0, **said: Any) -> pytest.TestReport:
-    return pytest.TestReport(
-        "test.py::test", ("test.py", 1, "test"), {}, outcome, None, when, duration=duration, **said
-    )
+def report(when: str, outcome: str = "passed", duration: float = 0.0, **said: Any) -> dict[str, Any]:
+    """Return what a message has of a report."""
+    return {"when": when, "outcome": outcome, "duration": duration, "sections": [], "user_properties": [], **said}
 
 
 def test_a_test_that_passes_in_no_time_is_told_of_once() -> None:
-    reports = [report("setup"), report("call"), report("teardown")]
+    reports = [("testreport", report(when)) for when in ("setup", "call", "teardown")]
+    messages: list[tuple[str, dict[str, Any]]] = [("logstart", {}), *reports, ("logfinish", {})]
 
-    assert worth_telling(reports) == reports[1:2]
+    assert [message for message in messages if is_worth_telling(*message)] == reports[1:2]
 
 
 @pytest.mark.parametrize("when", ["setup", "teardown"])
@@ -44,10 +45,13 @@ def test_a_test_that_passes_in_no_time_is_told_of_once() -> None:
     ],
     ids=lambda said: next(iter(said)),
 )
-def test_what_a_set_up_or_a_clean_up_has_to_say_is_told(when: Phase, said: dict[str, Any]) -> None:
-    told = report(when, **said)
+def test_what_a_set_up_or_a_clean_up_has_to_say_is_told(when: str, said: dict[str, Any]) -> None:
+    assert is_worth_telling("testreport", report(when, **said))
 
-    assert worth_telling([told]) == [told]
+
+@pytest.mark.parametrize("name", ["runtest_protocol_complete", "warning_recorded", "workerfinished"])
+def test_messages_of_other_things_than_reports_are_sent(name: str) -> None:
+    assert is_worth_telling(name, {})
 
 
 @pytest.mark.parametrize("xmlpath", [None, "results.xml"])
@@ -55,9 +59,66 @@ def test_what_a_set_up_or_a_clean_up_has_to_say_is_told(when: Phase, said: dict[
 def test_reports_are_left_out_by_processes_for_another_that_writes_no_file_of_all(
     xmlpath: str | None, role: dict[str, Any]
 ) -> None:
-    config: Any = SimpleNamespace(getoption=lambda name, default: xmlpath, **role)
+    sent: list[str] = []
+    sender = SimpleNamespace(sendevent=lambda name, **said: sent.append(name))
+    plugins = SimpleNamespace(get_plugins=lambda: [object(), sender] if role else [object()])
+    config: Any = SimpleNamespace(getoption=lambda name, default: xmlpath, pluginmanager=plugins, **role)
 
-    assert (FewReports.of(config) is not None) is (xmlpath is None and bool(role))
+    leave_reports_out(config)
+    sender.sendevent("logstart", nodeid="a")
+
+    assert (sent == []) is (xmlpath is None and bool(role))
+
+
+FEW_REPORTS = """
+from tests.support.few_reports import leave_reports_out
+
+def pytest_configure(config):
+    leave_reports_out(config)
+"""
+ENDS_ITS_PROCESS = """
+import os, pytest
+
+@pytest.fixture
+def ends_its_process():
+    yield
+    os._exit(3)
+
+def test_that_fails_first(ends_its_process):
+    assert False, "this is the failure"
+"""
+FAILS_AT_THE_END = """
+import pytest
+
+@pytest.fixture(scope="module")
+def fails_at_the_end():
+    yield
+    raise RuntimeError("cleaning up")
+
+def test_that_fails_first(fails_at_the_end):
+    assert False, "this is the failure"
+
+def test_that_is_not_run():
+    pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tests", "said"),
+    [(ENDS_ITS_PROCESS, "crashed while running"), (FAILS_AT_THE_END, "RuntimeError: cleaning up")],
+    ids=["ends-its-process", "fails-at-the-end"],
+)
+def test_a_failure_and_that_of_its_clean_up_are_told_of(tests: str, said: str, tmp_path: Path) -> None:
+    for name, text in {"conftest.py": FEW_REPORTS, "pytest.ini": "[pytest]", "test_ends.py": tests}.items():
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-n1", "-x", "-p", "no:cacheprovider", "-p", "no:asyncio", "-c"]
+    told = subprocess.run(
+        [*command, tmp_path / "pytest.ini", tmp_path], check=False, cwd=ROOT, capture_output=True, text=True
+    ).stdout
+
+    assert "this is the failure" in told
+    assert said in told
 
 
 def run(record: BackwardRecord, name: str, body: Callable[[], object]) -> None:

@@ -13,12 +13,12 @@ from tests.support.stacks import innermost
 ROOT = Path(__file__).parents[2]
 
 CONFTEST = """
-from tests.support.few_reports import FewReports
+from tests.support.few_reports import leave_reports_out
 from tests.support.stacks import plugin_of
 
 def pytest_configure(config):
     config.pluginmanager.register(plugin_of(config))
-    config.pluginmanager.register(FewReports.of(config))
+    leave_reports_out(config)
 """
 SETTINGS = """
 [pytest]

@@ -47,9 +47,9 @@ def check_values(
             np.testing.assert_allclose(found_value, value, rtol=near, atol=near)
 
 
-def check(ours: Callable[..., Any], case: Case) -> None:
-    """Compare derivatives of first and second order with differences."""
-    check_derivatives(lambda *args, **kwargs: _arrays_for_arrays(ours, args, kwargs), case)
+def check(ours: Callable[..., Any], case: Case, **options: Any) -> None:
+    """Compare derivatives of first and second order with differences, with `options` of `check_derivatives`."""
+    check_derivatives(lambda *args, **kwargs: _arrays_for_arrays(ours, args, kwargs), case, **options)
 
 
 def check_along_a_line(function: Callable[..., Any], points: Sequence[Any], **options: Any) -> None:

@@ -340,7 +340,9 @@ def test_every_function_has_a_case() -> None:
 def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(name: str) -> None:
     call, case = CALLS[name]
 
-    check(lambda *args, **kwargs: call(interpolate, *args, **kwargs), case)
+    # Least squares on a surface lose digits, of which a step of ten times the length leaves as many more.
+    step = 1e-4 if name == "LSQBivariateSpline" else 1e-5
+    check(lambda *args, **kwargs: call(interpolate, *args, **kwargs), case, step=step)
 
 
 @pytest.mark.sampled

@@ -6,44 +6,49 @@ begins and ends, and a report of its set-up, of its body and of what cleans up. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
 
 import pytest
-from _pytest.runner import runtestprotocol
 
-__all__ = ["FewReports", "worth_telling"]
+__all__ = ["is_worth_telling", "leave_reports_out"]
 
 #: What took so many seconds is in the list of `--durations`.
-LONG = 0.005
+LONG: Final = 0.005
 
 
-@final
-class FewReports:
-    """A plugin of a process of tests: it runs each as pytest does, and sends the reports that say something."""
+def leave_reports_out(config: pytest.Config) -> None:
+    """Have this process send the messages that say something, if it runs tests for another one.
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        """Run a test, and tell of it when it has ended."""
-        for report in worth_telling(runtestprotocol(item, log=False, nextitem=nextitem)):
-            item.ihook.pytest_runtest_logreport(report=report)
-        return True
-
-    @staticmethod
-    def of(config: pytest.Config) -> FewReports | None:
-        """Return the plugin for this process; none where another does not run it, or a file is to have each report."""
-        is_for_another = hasattr(config, "workerinput")
-        return FewReports() if is_for_another and not config.getoption("xmlpath", None) else None
+    Not where that one writes a file of all reports. pytest runs the test as it always does, and a message that says
+    something is sent at once: a test that fails is told of even if cleaning up ends the process.
+    """
+    if hasattr(config, "workerinput") and not config.getoption("xmlpath", None):
+        # pytest-xdist executes the source of its plugin, which has no name and whose class cannot be imported.
+        sender: Any = next(plugin for plugin in config.pluginmanager.get_plugins() if hasattr(plugin, "sendevent"))
+        sender.sendevent = partial(_send, sender.sendevent)
 
 
-def worth_telling(reports: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
-    """Leave out the reports of a set-up and of a clean-up that passed in no time, and printed and noted nothing."""
-    return [
-        report
-        for report in reports
-        if report.when == "call"
-        or not report.passed
-        or report.user_properties
-        or report.sections
-        or report.duration >= LONG
-    ]
+def _send(send: Callable[..., None], name: str, **said: Any) -> None:
+    if is_worth_telling(name, said.get("data", {})):
+        send(name, **said)
+
+
+def is_worth_telling(name: str, data: Mapping[str, Any]) -> bool:
+    """Whether a message is more than that a test begins or ends, or that a part of it passed with nothing to say.
+
+    A set-up or a clean-up that passed says something if it took time, or printed or noted anything.
+
+    Args:
+        name: the name that pytest-xdist gives the message.
+        data: what it has of a report, serialized.
+    """
+    if name != "testreport":
+        return name not in {"logstart", "logfinish"}
+    return (
+        data["when"] == "call"
+        or data["outcome"] != "passed"
+        or bool(data["user_properties"] or data["sections"])
+        or data["duration"] >= LONG
+    )

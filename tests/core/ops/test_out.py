@@ -123,7 +123,8 @@ def test_interpolation_beside_infinite_points_and_steps_of_unsigned_numbers() ->
 
 
 def test_quantiles_at_whole_shares_of_whole_numbers_are_whole() -> None:
-    for function, q in itertools.product((np.quantile, np.nanquantile, np.percentile), (0, 1)):
+    functions: tuple[Any, ...] = (np.quantile, np.nanquantile, np.percentile)
+    for function, q in itertools.product(functions, (0, 1)):
         given = np.array([3, 1, 2], np.uint32)
         found: Any = function(ag.tensor(given), q)
         assert (found.dtype, found.item()) == (function(given, q).dtype, function(given, q))

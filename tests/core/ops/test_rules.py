@@ -226,6 +226,18 @@ def test_the_checker_catches_a_rule_that_is_wrong_in_one_element_of_many(
         check_derivatives(cubed, Case((point,)))
 
 
+@pytest.mark.parametrize("directions", [None, 2], ids=["each-element", "two-directions"])
+def test_the_checker_catches_a_rule_that_is_wrong_in_a_small_part_of_a_large_sum(
+    directions: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finite_differences, "DIRECTIONS", directions)
+    point = np.linspace(20.0, 40.0, 20).reshape(4, 5)
+    point[1, 2] = 2.0
+
+    with pytest.raises(AssertionError, match="first order, array 0"):
+        check_derivatives(cubed, Case((point,)))
+
+
 @pytest.mark.parametrize(
     "squared", [forgetfully_squared, unlinked_squared], ids=["drops-the-input", "drops-the-gradient"]
 )

@@ -19,8 +19,10 @@ def _binding() -> Any:
     """Return the module of llvmlite that compiles, ready to do so."""
     from llvmlite import binding  # optional
 
-    # It has no name by which others may ask for it.
-    hold_in_forks(binding.ffi.lib._lock._lock)
+    # Its lock has no name by which others may ask for it. Where another llvmlite keeps it elsewhere, forks do not wait.
+    lock = getattr(getattr(binding.ffi.lib, "_lock", None), "_lock", None)
+    if lock is not None:
+        hold_in_forks(lock)
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding

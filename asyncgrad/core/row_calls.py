@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from .engine.graph_task import next_id
 from .engine.loops import running_loop
 from .engine.node_lock import acquire, release, try_acquire
 from .graph.node import Node, NodeMeta
@@ -56,7 +57,7 @@ class _Call:
         scheduler: of the event loop that runs it.
     """
 
-    __slots__ = ("context", "is_running", "scheduler", "thread_id")
+    __slots__ = ("context", "id", "is_running", "scheduler", "thread_id")
 
     #: There is none that runs around it, and no other thread that runs it.
     outer = remote_jobs = None
@@ -65,6 +66,7 @@ class _Call:
     def __init__(self, scheduler: DepthScheduler) -> None:
         #: That of the request, which has its callers.
         self.context: Context = copy_context()
+        self.id = next_id()
         self.is_running = True
         self.scheduler = scheduler
         self.thread_id = threading.get_ident()

@@ -130,14 +130,14 @@ async def test_what_is_set_on_a_function_after_it_was_made_counts_from_its_next_
     class Later(Alone):
         pass
 
-    log = Log()
-    x = point()
-    before = Later.apply(x, 0, log)
+    x, alone = point(), Log()
+    before = Later.apply(x, 0, alone)
     setattr(Later, name, value)
     if name == "concurrent":
         # What that call has saved is not shared.
         await ag.grad([before], [x], [ROWS], is_grads_batched=True)
-        assert log.most[0] == 1
+        assert alone.most[0] == 1
+    log = Gathering(most)
     found = await rows_of(Later, log)
     assert (log.most[0], log.batches) == (most, batches)
     assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()

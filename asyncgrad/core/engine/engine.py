@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import itertools
 from logging import DEBUG
 from math import inf
 from typing import TYPE_CHECKING, Any, final
@@ -35,7 +34,7 @@ from .driver import drive, run_at_once, run_to_end
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error, note_failure
 from .fast_path import FastPath
-from .graph_task import GraphTask, release_within
+from .graph_task import GraphTask, next_id, release_within
 from .instruments import observe_steps
 from .node_lock import forget_earlier
 from .observation import LOG_IS_ENABLED, observe, observers_in_use
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
-_next_id = itertools.count().__next__
-
 #: Bound once: a method of an imported name is looked up and bound anew at each call.
 _blocking, _clock, _loop_budget, _permit = BLOCKING.get, CLOCK.get, LOOP_BUDGET.get, PERMIT.get
 _current, _set_current, _set_grad_mode = CURRENT_GRAPH_TASK.get, CURRENT_GRAPH_TASK.set, GRAD_MODE.set
@@ -60,7 +57,7 @@ _unrecorded, _anomaly, _compiled_after = UNRECORDED.get, ANOMALY.get, COMPILED_A
 _log_is_enabled = LOG_IS_ENABLED.get
 
 register_background(LoopBackground())
-call_in_forked_children(lambda: forget_earlier(_next_id()))
+call_in_forked_children(lambda: forget_earlier(next_id()))
 
 
 @final
@@ -216,7 +213,7 @@ def _make_graph_task(
         root,
         input_nr,
         # By position: names would take a tenth of the time of a backward of one node.
-        _next_id(),
+        next_id(),
         keep_graph,
         create_graph,
         limits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from contextvars import Context
 from threading import get_ident
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .instruments import ObservedSteps
 
-__all__ = ["CPU_DEVICE", "NO_DEVICE", "SUSPENDED", "GraphTask", "all_suspended", "release_within"]
+__all__ = ["CPU_DEVICE", "NO_DEVICE", "SUSPENDED", "GraphTask", "all_suspended", "next_id", "release_within"]
+
+#: Numbers backward passes, and what holds the locks of nodes as they do.
+next_id = itertools.count().__next__
 
 #: The `owner` of a backward that no node's body called.
 NO_DEVICE = -2

@@ -238,6 +238,7 @@ async def test_a_lock_that_is_handed_to_one_that_was_cancelled_at_once_goes_on_t
 class Task:
     """As much of a GraphTask as a lock looks at."""
 
+    id = sys.maxsize
     outer = None
     is_running = True
     remote_jobs = None

@@ -66,8 +66,8 @@ class BackwardRecord:
 
 def _work_so_far() -> tuple[int, float]:
     """Return the number of backward passes of this process, and the processor time of processes that it has started."""
-    engine = sys.modules.get("asyncgrad.core.engine.engine")
+    graph_task = sys.modules.get("asyncgrad.core.engine.graph_task")
     # "count(12)": asking the counter itself would count.
-    counted = 0 if engine is None else int(repr(engine._next_id.__self__)[len("count(") : -1])
+    counted = 0 if graph_task is None else int(repr(graph_task.next_id.__self__)[len("count(") : -1])
     times = os.times()
     return counted, times.children_user + times.children_system

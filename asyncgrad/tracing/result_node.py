@@ -12,10 +12,11 @@ from typing import Any, Never, final
 from ..core.arrays.hooks import HookList
 from ..core.graph.metadata import InputMetadata
 from ..core.graph.node import NodeMeta
+from ..core.graph.walk import nodes_below
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..errors import GraphError
 
-__all__ = ["ResultNode", "edges_of", "nodes_from"]
+__all__ = ["ResultNode", "edges_of"]
 
 
 @final
@@ -86,7 +87,7 @@ class ResultNode(HandwrittenNode):
             GraphError: a part of the gradient of this one comes from there.
         """
         call = self.next_nodes[0]
-        edges = edges_of(nodes_from(root)) | {(root, output_nr)}
+        edges = edges_of(nodes_below([root])) | {(root, output_nr)}
         if any((call, index) in edges for index in self._results_of_it):
             raise _refusal(self._function)
 
@@ -135,17 +136,6 @@ class _NoRetainedGradients(dict[int, Any]):
             GraphError: always.
         """
         raise _refusal(self._function)
-
-
-def nodes_from(root: Any) -> set[Any]:
-    """Return a node and all to which it leads."""
-    waiting, found = [root], {root}
-    while waiting:
-        for node in waiting.pop().next_nodes:
-            if node is not None and node not in found:
-                found.add(node)
-                waiting.append(node)
-    return found
 
 
 def edges_of(nodes: Iterable[Any]) -> set[tuple[Any, int]]:

@@ -16,6 +16,7 @@ from ..core.graph.cost import LARGE
 from ..core.graph.leaf import gradient_edge
 from ..core.graph.node import LEAF_ORDER, Node, NodeMeta
 from ..core.graph.saved import version_of
+from ..core.graph.walk import nodes_below
 from ..core.settings.callers import is_own_file
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
@@ -30,7 +31,7 @@ from .object_key import is_array, is_immutable
 from .outside import refuse_arrays_of_others
 from .program import Program, lower
 from .replayed_gradients import gradients_of
-from .result_node import edges_of, nodes_from
+from .result_node import edges_of
 from .runner import Runner
 from .shared_copies import share_copies
 from .stand_in import stand_in
@@ -334,7 +335,7 @@ def _mark_intermediate(outputs: Sequence[Output], roots: dict[int, Any], reached
     places = {index: (root._grad_fn, root._output_nr) for index, root in roots.items()}
     # Most often it is none, and then no graph is walked through for each result.
     if not edges.isdisjoint(places.values()):
-        below = {index: edges_of(nodes_from(root._grad_fn)) for index, root in roots.items()}
+        below = {index: edges_of(nodes_below([root._grad_fn])) for index, root in roots.items()}
         for one in outputs:
             if one.requires_grad:
                 found = [index for index, edges in below.items() if places[one.index] in edges]

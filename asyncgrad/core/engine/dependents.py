@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..graph.node import Node
     from ..settings.context import CallerLike
 
-__all__ = ["HELD", "Held", "dependents_of", "has_dependents", "hold", "let_go"]
+__all__ = ["HELD", "Held", "callers_of", "dependents_of", "has_dependents", "hold", "let_go"]
 
 
 class Held(Protocol):
@@ -46,11 +46,17 @@ def let_go(what: Held) -> None:
     HELD.set(tuple(one for one in HELD.get() if one is not what))
 
 
+def callers_of(context: Context) -> list[CallerLike]:
+    """Return those who wait for the request that runs in a context; none where none does."""
+    # A list, since the loop of the request may change them meanwhile.
+    return list(context.get(CALLERS, ()))
+
+
 def has_dependents(context: Context) -> bool:
     """Tell whether anybody may wait for a body in this context, other than by the lock of its node."""
     graph_task: Any = context.get(CURRENT_GRAPH_TASK)
     is_nested = graph_task is not None and graph_task.outer is not None
-    return is_nested or bool(_held(context)) or bool(_callers(context))
+    return is_nested or bool(_held(context)) or bool(callers_of(context))
 
 
 def dependents_of(context: Context) -> Iterator[Context]:
@@ -72,7 +78,7 @@ def _waiting_for_held(context: Context) -> Iterator[Context]:
     for held in _held(context):
         if held.is_held:
             yield from held.dependents()
-    for caller in _callers(context):
+    for caller in callers_of(context):
         yield caller.context
 
 
@@ -81,17 +87,12 @@ def _held(context: Context) -> tuple[Held, ...]:
     return found
 
 
-def _callers(context: Context) -> list[CallerLike]:
-    # A list, since the loop of the request may change them meanwhile.
-    return list(context[CALLERS]) if CALLERS in context else []
-
-
 def _waiting_for_locks(context: Context, seen: set[tuple[Any, Any]]) -> Iterator[Context]:
     """Yield the contexts of the backward passes that wait for a lock of a body which this context runs inside of."""
     backward: Any = context.get(CURRENT_GRAPH_TASK)
     bodies = [(backward, context.get(CURRENT_NODE))]
     # The call of a rule for several rows has a lock as the body of a node does.
-    bodies += [(caller.backward, caller.node) for caller in _callers(context)]
+    bodies += [(caller.backward, caller.node) for caller in callers_of(context)]
     while bodies:
         backward, node = bodies.pop()
         if backward is None or not backward.is_running or (backward, node) in seen:

@@ -262,8 +262,7 @@ class Permit:
     def force_reacquire(self) -> None:
         """Take a permit again without waiting, after which one body too many may run until another one ends."""
         if self._end_loan():
-            self._semaphore.force_acquire()
-            self._hold(None)
+            self._force_take_again()
 
     # --- while asyncgrad makes the body wait --------------------------------------------------------
 
@@ -282,8 +281,7 @@ class Permit:
     def force_end_wait(self) -> None:
         """Take the permit again without waiting, as `force_reacquire` does."""
         if self._end_wait():
-            self._semaphore.force_acquire()
-            self._hold(None)
+            self._force_take_again()
 
     def pass_on(self) -> None:
         """Let another body have the permit; the caller holds the mutex."""
@@ -315,6 +313,10 @@ class Permit:
             raise
         finally:
             self._hold(lender)
+
+    def _force_take_again(self) -> None:
+        self._semaphore.force_acquire()
+        self._hold(None)
 
     def _end_loan(self) -> bool:
         """Note that a backward has ended; tell whether the caller is to take a permit for the body now."""

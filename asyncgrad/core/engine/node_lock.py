@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...errors import BlockingError
 from ..graph.naming import identify
-from ..settings.context import BLOCKING, CALLERS, LOOP_BELOW, ROW
+from ..settings.context import BLOCKING, LOOP_BELOW, ROW
 from ..settings.process import hold_in_forks
+from .dependents import callers_of
 from .device_limit import lend_to_dependencies
 from .loops import OneShotEvent, loop_thread, running_loop
 
@@ -173,8 +174,7 @@ def _bodies_that_ask(context: Context) -> Iterator[tuple[GraphTask, Node | None]
     contexts = [context]
     seen: set[int] = set()
     while contexts:
-        # A list, since the loop of the request may change them meanwhile.
-        for place in list(contexts.pop().get(CALLERS, ())):
+        for place in callers_of(contexts.pop()):
             if place.backward is not None:
                 yield place.backward, place.node
             elif id(place) not in seen:
